@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The handshake, hello.h.
+ *
+ *   TCP connect . HELLO -> . <- WELCOME . shm: token -> unix socket, <- memfd . READ superblock
+ *
+ * The WELCOME and the superblock say the same things twice, once from the server's memory and once
+ * from the region's: both must agree, or what was reached is not what was offered.
+ */
+#include "client/hello.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/err.h"
+#include "common/fabric_shm.h"
+
+/* ---- The message ---- */
+
+static struct wire_sizes
+our_sizes(void)
+{
+	return (struct wire_sizes){
+		.layout_version = LAYOUT_VERSION,
+		.superblock_len = sizeof(struct layout_superblock),
+		.bucket_len = LAYOUT_BUCKET_LEN,
+		.block_header_len = BLOCK_HEADER_LEN,
+		.granule = LIMIT_GRANULE,
+		.tag_bits = LIMIT_TAG_BITS,
+		.word_stamps = LIMIT_WORD_STAMPS,
+		.stamp_ms = LIMIT_STAMP_MS,
+	};
+}
+
+static int
+check_sizes(const struct wire_sizes *theirs, char reason[NET_REASON_MAX])
+{
+	const struct wire_sizes ours = our_sizes();
+	const struct {
+		const char *name;
+		uint32_t ours, theirs;
+	} field[] = {
+		{"layout version", ours.layout_version, theirs->layout_version},
+		{"superblock length", ours.superblock_len, theirs->superblock_len},
+		{"bucket length", ours.bucket_len, theirs->bucket_len},
+		{"block header length", ours.block_header_len, theirs->block_header_len},
+		{"granule", ours.granule, theirs->granule},
+		{"number of tag bits", ours.tag_bits, theirs->tag_bits},
+		{"age limit of words (stamps)", ours.word_stamps, theirs->word_stamps},
+		{"stamp interval (ms)", ours.stamp_ms, theirs->stamp_ms},
+	};
+	static_assert(sizeof(field) / sizeof(field[0]) * sizeof(uint32_t) == sizeof(ours),
+		      "every field is compared");
+	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
+		if (field[i].ours == field[i].theirs)
+			continue;
+		snprintf(reason, NET_REASON_MAX,
+			 "the server's %s is %u, this client's is %u: use programs and library of "
+			 "one "
+			 "release",
+			 field[i].name, field[i].theirs, field[i].ours);
+		return ERR_VERSION;
+	}
+	return 0;
+}
+
+static bool
+is_terminated(const char *field, size_t len)
+{
+	return strnlen(field, len) < len;
+}
+
+static int
+check_welcome(const struct wire_welcome *w, char reason[NET_REASON_MAX])
+{
+	int rc = check_sizes(&w->sizes, reason);
+	if (rc)
+		return rc;
+	const char *wrong = NULL;
+	if (!is_terminated(w->unix_path, sizeof(w->unix_path)) ||
+	    !is_terminated(w->verbs_address, sizeof(w->verbs_address)))
+		wrong = "an address without an end";
+	else if (w->n_regions != 1)
+		wrong = "another number of regions than one";
+	else if (w->region[0].len < LIMIT_REGION_MIN || w->region[0].len > LIMIT_REGION_MAX)
+		wrong = "a region of impossible length";
+	if (!wrong)
+		return 0;
+	snprintf(reason, NET_REASON_MAX, "the server's welcome has %s", wrong);
+	return ERR_CORRUPT;
+}
+
+/* Waits for the first message. */
+static int
+await(struct channel *channel, int64_t deadline_ns, const union channel_message **ret_message,
+      char reason[NET_REASON_MAX])
+{
+	int rc;
+	while ((rc = channel_next(channel, ret_message, reason)) == ERR_AGAIN) {
+		rc = net_wait(channel->fd, POLLIN, deadline_ns);
+		if (rc == ERR_TIMEOUT)
+			snprintf(reason, NET_REASON_MAX,
+				 "connected, but the server did not answer the hello in time");
+		else if (rc)
+			snprintf(reason, NET_REASON_MAX, "cannot wait for the server: %s",
+				 err_str(rc));
+		if (rc)
+			return rc;
+	}
+	return rc;
+}
+
+static int
+exchange(struct channel *channel, const unsigned char boot_id[WIRE_BOOT_ID_LEN],
+	 int64_t deadline_ns, struct wire_welcome *ret_welcome, char reason[NET_REASON_MAX])
+{
+	struct wire_hello hello = {.sizes = our_sizes(), .role = WIRE_ROLE_CLIENT};
+	const union channel_message *message;
+	uint32_t request = channel_request(channel);
+	memcpy(hello.boot_id, boot_id, sizeof(hello.boot_id));
+	/* The socket is new: it takes a message of this size at once. */
+	if (channel_send(channel, &hello, sizeof(hello), WIRE_HELLO, request)) {
+		snprintf(reason, NET_REASON_MAX, "the server closed the connection");
+		return ERR_CONN;
+	}
+	int rc = await(channel, deadline_ns, &message, reason);
+	if (rc)
+		return rc;
+	if (message->header.type == WIRE_REFUSED) {
+		channel_text(reason, NET_REASON_MAX, message->refused.reason,
+			     sizeof(message->refused.reason));
+		return channel_refusal(&message->refused);
+	}
+	if (message->header.type != WIRE_WELCOME || message->header.request != request) {
+		snprintf(reason, NET_REASON_MAX,
+			 "the server answered the hello with something else");
+		return ERR_CORRUPT;
+	}
+	rc = check_welcome(&message->welcome, reason);
+	if (!rc)
+		*ret_welcome = message->welcome;
+	return rc;
+}
+
+/* ---- The region ---- */
+
+static int
+open_fabric(struct rkv_client *client, const struct wire_welcome *w,
+	    const unsigned char boot_id[WIRE_BOOT_ID_LEN], char reason[NET_REASON_MAX])
+{
+	if (memcmp(w->boot_id, boot_id, sizeof(w->boot_id)) != 0 || w->unix_path[0] == '\0') {
+		snprintf(reason, NET_REASON_MAX,
+			 "the server is on another machine and offers no RDMA device: this version "
+			 "serves "
+			 "only clients on the server's own host");
+		return ERR_CONN;
+	}
+	if (client->fab)
+		return 0;
+	int rc = shm_open_fabric(&client->fab);
+	if (rc)
+		snprintf(reason, NET_REASON_MAX, "cannot open the fabric: %s", err_str(rc));
+	return rc;
+}
+
+static int
+open_region(struct rkv_client *client, const struct wire_welcome *w, int64_t deadline_ns,
+	    struct fab_region **ret_region, char reason[NET_REASON_MAX])
+{
+	const struct wire_region *r = &w->region[0];
+	struct fab_offer offer = {
+		.region_id = r->region_id,
+		.epoch = r->epoch,
+		.base = r->base,
+		.len = r->len,
+		.r_key = r->r_key,
+	};
+	char path[LIMIT_PATH_MAX];
+	static_assert(sizeof(offer.unix_path) == sizeof(w->unix_path), "paths");
+	static_assert(sizeof(offer.token) == sizeof(w->token), "tokens");
+	memcpy(offer.unix_path, w->unix_path, sizeof(offer.unix_path));
+	memcpy(offer.token, w->token, sizeof(offer.token));
+	int rc = fab_region_open(client->fab, &offer, deadline_ns, ret_region);
+	if (!rc)
+		return 0;
+	channel_text(path, sizeof(path), w->unix_path, sizeof(w->unix_path));
+	snprintf(reason, NET_REASON_MAX,
+		 "cannot get the pool from the server's unix socket %s (%s): in a container, share "
+		 "the "
+		 "socket's directory with the server, or its network namespace if the path begins "
+		 "with "
+		 "'@'",
+		 path, err_str(rc));
+	return rc;
+}
+
+/* Posts one READ and waits for it. Its memory is the caller's again when the endpoint is gone. */
+static int
+read_page(struct fab_region *region, void *page, int64_t deadline_ns)
+{
+	struct fab_endpoint *ep = NULL;
+	struct fab_done done;
+	struct fab_op op = {.kind = FAB_READ, .piece = {{.local = page, .len = LAYOUT_PAGE}}};
+	int rc = fab_register(region->fab, page, LAYOUT_PAGE, &op.piece[0].key);
+	if (rc)
+		return rc;
+	rc = fab_connect(region, 1, deadline_ns, &ep);
+	if (!rc)
+		rc = fab_post(ep, &op, 1, NULL);
+	while (!rc && fab_poll(ep, &done, 1) == 0) {
+		if (fab_now(region->fab) >= deadline_ns)
+			rc = ERR_TIMEOUT;
+		else
+			fab_wait(ep, deadline_ns);
+	}
+	fab_disconnect(ep);
+	fab_deregister(region->fab, op.piece[0].key);
+	return rc ? rc : done.status;
+}
+
+static int
+check_superblock(const struct layout_superblock *sb, const struct wire_region *offered,
+		 struct layout *ret_layout, char reason[NET_REASON_MAX])
+{
+	struct layout layout;
+	const char *wrong = layout_from_superblock(&layout, sb);
+	if (!wrong && (sb->region_id != offered->region_id || sb->epoch != offered->epoch))
+		wrong = "the region reached is another one than the server's hello offered";
+	else if (!wrong && layout.region_len != offered->len)
+		wrong = "the region's length differs between the server's hello and the superblock";
+	if (!wrong) {
+		*ret_layout = layout;
+		return 0;
+	}
+	snprintf(reason, NET_REASON_MAX, "%s", wrong);
+	return ERR_CORRUPT;
+}
+
+static int
+read_superblock(struct fab_region *region, const struct wire_region *offered, int64_t deadline_ns,
+		struct layout *ret_layout, char reason[NET_REASON_MAX])
+{
+	/* A mapping of its own: registered memory is page-aligned and shares no page. */
+	void *page =
+		mmap(NULL, LAYOUT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int rc = page == MAP_FAILED ? ERR_NOMEM : read_page(region, page, deadline_ns);
+	if (rc)
+		snprintf(reason, NET_REASON_MAX, "cannot read the superblock: %s", err_str(rc));
+	else
+		rc = check_superblock(page, offered, ret_layout, reason);
+	if (page != MAP_FAILED)
+		munmap(page, LAYOUT_PAGE);
+	return rc;
+}
+
+/* ---- All of it ---- */
+
+/* On a connected channel. */
+static int
+shake_hands(struct rkv_client *client, struct channel *channel, int64_t deadline_ns,
+	    struct hello *ret_hello, char reason[NET_REASON_MAX])
+{
+	struct hello hello = {0};
+	struct wire_welcome w;
+	unsigned char boot_id[WIRE_BOOT_ID_LEN];
+	static_assert(WIRE_BOOT_ID_LEN == NET_BOOT_ID_LEN, "boot ids");
+	int rc = net_boot_id(boot_id);
+	if (rc) {
+		snprintf(reason, NET_REASON_MAX, "cannot read this machine's boot id from /proc");
+		return rc;
+	}
+	rc = exchange(channel, boot_id, deadline_ns, &w, reason);
+	if (!rc)
+		rc = open_fabric(client, &w, boot_id, reason);
+	if (!rc)
+		rc = open_region(client, &w, deadline_ns, &hello.region, reason);
+	if (!rc)
+		rc = read_superblock(hello.region, &w.region[0], deadline_ns, &hello.layout,
+				     reason);
+	if (rc) {
+		fab_region_close(hello.region);
+		return rc;
+	}
+	hello.region_id = w.region[0].region_id;
+	hello.epoch = w.region[0].epoch;
+	hello.stamp = w.stamp;
+	*ret_hello = hello;
+	return 0;
+}
+
+int
+hello_connect(struct rkv_client *client, struct channel *channel, int64_t deadline_ns,
+	      struct hello *ret_hello, char reason[NET_REASON_MAX])
+{
+	char why[NET_REASON_MAX];
+	int fd;
+	int rc = net_connect(&client->server, deadline_ns, &fd, reason);
+	if (rc)
+		return rc;
+	channel_start(channel, fd);
+	rc = shake_hands(client, channel, deadline_ns, ret_hello, why);
+	if (rc) {
+		channel_close(channel);
+		snprintf(reason, NET_REASON_MAX, "%s: %.*s", client->server_text,
+			 (int)(NET_REASON_MAX - NET_TEXT_MAX - 3), why);
+	}
+	return rc;
+}

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Links for sessions, links.h. What is asked of the server for a session that wants a link:
+ *
+ *   the present connection knows it     RELINK     RELINKED: a new endpoint, the same serial
+ *   an earlier one did, same epoch      JOIN       naming it as finished; JOINED: a new serial
+ *   the server never heard of it        JOIN
+ *
+ * A server counts sessions of a process that lives, also when their control connection is gone,
+ * [DEAD]. So a session that is closed while no connection knows it is remembered as a *former* one:
+ * the next connection joins in its name, which ends it, and leaves again at once.
+ */
+#include "client/links.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/session.h"
+#include "common/clock.h"
+#include "common/err.h"
+
+#define CONNECT_NS (1000 * CLOCK_NS_PER_MS) /* for one endpoint */
+#define MAINTAIN_NS (50 * CLOCK_NS_PER_MS)  /* for one session's flush */
+#define GIVE_BACK_EVERY_NS CLOCK_NS_PER_S
+#define BACKOFF_MIN_NS (20 * CLOCK_NS_PER_MS)
+#define BACKOFF_MAX_NS CLOCK_NS_PER_S
+#define RESERVE_DEPTH 16u /* batches of the session's own, beside those of its operations */
+
+struct former {
+	struct former *next;
+	uint64_t connection;
+	uint32_t serial;
+};
+
+static enum link_state
+link_state(const struct rkv_session *session)
+{
+	return (enum link_state)atomic_load_explicit(&session->port.state, memory_order_acquire);
+}
+
+/* Does the present connection know the session? */
+static bool
+is_known(const struct links *links, const struct rkv_session *session)
+{
+	return session->port.serial != 0 && session->port.connection == links->connection;
+}
+
+/* ---- Pinning ---- */
+
+static void
+unpin(struct links *links)
+{
+	links->pinned = NULL;
+	pthread_cond_broadcast(&links->client->changed);
+}
+
+/* Calls work, without the mutex, for every session that fits. */
+static void
+for_each(struct links *links, bool (*fits)(struct links *, struct rkv_session *),
+	 void (*work)(struct links *, struct rkv_session *))
+{
+	pthread_mutex_t *mutex = &links->client->mutex;
+	pthread_mutex_lock(mutex);
+	for (struct rkv_session *s = links->client->sessions; s; s = s->next) {
+		if (!fits(links, s))
+			continue;
+		links->pinned = s;
+		pthread_mutex_unlock(mutex);
+		work(links, s);
+		pthread_mutex_lock(mutex);
+		unpin(links);
+	}
+	pthread_mutex_unlock(mutex);
+}
+
+/* Pins the session that the request was for; NULL: it has been closed. */
+static struct rkv_session *
+pin_asker(struct links *links)
+{
+	pthread_mutex_lock(&links->client->mutex);
+	struct rkv_session *session = links->asker;
+	links->asker = NULL;
+	links->pinned = session;
+	pthread_mutex_unlock(&links->client->mutex);
+	return session;
+}
+
+static void
+unpin_asker(struct links *links)
+{
+	pthread_mutex_lock(&links->client->mutex);
+	unpin(links);
+	pthread_mutex_unlock(&links->client->mutex);
+}
+
+void
+links_forget(struct links *links, struct rkv_session *session)
+{
+	struct rkv_client *client = links->client;
+	pthread_mutex_lock(&client->mutex);
+	while (links->pinned == session)
+		pthread_cond_wait(&client->changed, &client->mutex);
+	struct rkv_session **at = &client->sessions;
+	while (*at != session)
+		at = &(*at)->next;
+	*at = session->next;
+	client->n_sessions--;
+	if (links->asker == session)
+		links->asker = NULL;
+	pthread_mutex_unlock(&client->mutex);
+}
+
+/* ---- Asking ---- */
+
+/* Mutex held. */
+static int
+ask(struct links *links, struct rkv_session *asker, void *message, size_t len, enum wire_type type)
+{
+	uint32_t request = channel_request(links->channel);
+	int rc = channel_send(links->channel, message, len, type, request);
+	if (rc)
+		return rc;
+	links->asker = asker;
+	links->asked = type;
+	links->request = request;
+	links->asked_ns = clock_now_ns();
+	return 0;
+}
+
+static int
+ask_session(struct links *links, struct rkv_session *session, enum wire_type type)
+{
+	struct wire_session message = {
+		.session_slot = session->port.session_slot,
+		.serial = session->port.serial,
+	};
+	return ask(links, session, &message, sizeof(message), type);
+}
+
+static int
+ask_join(struct links *links, struct rkv_session *session, uint64_t connection, uint32_t serial)
+{
+	struct wire_join message = {
+		.former_serial = connection >= links->first_of_epoch ? serial : 0,
+	};
+	return ask(links, session, &message, sizeof(message), WIRE_JOIN);
+}
+
+/* Asks what the session wants, if anything. */
+static int
+ask_for(struct links *links, struct rkv_session *session)
+{
+	struct link_port *port = &session->port;
+	enum link_state state = link_state(session);
+	if (state == LINK_WANTED && is_known(links, session))
+		return ask_session(links, session, WIRE_RELINK);
+	if (state == LINK_WANTED)
+		return ask_join(links, session, port->connection, port->serial);
+	if (state == LINK_UP && is_known(links, session) &&
+	    atomic_load_explicit(&port->renew, memory_order_acquire))
+		return ask_session(links, session, WIRE_RENEW);
+	return 0;
+}
+
+/* Ends a former session; one of an earlier epoch is over anyway. */
+static int
+ask_former(struct links *links)
+{
+	struct former *former = links->formers;
+	int rc = 0;
+	links->formers = former->next;
+	if (former->connection >= links->first_of_epoch)
+		rc = ask_join(links, NULL, former->connection, former->serial);
+	free(former);
+	return rc;
+}
+
+int
+links_ask(struct links *links, int64_t now_ns)
+{
+	int rc = 0;
+	if (links->asked || now_ns < links->retry_ns)
+		return 0;
+	pthread_mutex_lock(&links->client->mutex);
+	while (!rc && !links->asked && links->formers)
+		rc = ask_former(links);
+	for (struct rkv_session *s = links->client->sessions; s && !rc && !links->asked;
+	     s = s->next)
+		rc = ask_for(links, s);
+	pthread_mutex_unlock(&links->client->mutex);
+	return rc;
+}
+
+int64_t
+links_due(const struct links *links)
+{
+	return links->asked || links->retry_ns == 0 ? INT64_MAX : links->retry_ns;
+}
+
+/* A session could not be served: nobody is, for a while. */
+static void
+back_off(struct links *links)
+{
+	struct fab *fab = links->client->fab;
+	links->backoff_ns = links->backoff_ns ? links->backoff_ns * 2 : BACKOFF_MIN_NS;
+	if (links->backoff_ns > BACKOFF_MAX_NS)
+		links->backoff_ns = BACKOFF_MAX_NS;
+	links->retry_ns = fab_now(fab) + links->backoff_ns / 2 +
+			  (int64_t)(fab_rand(fab) % (uint64_t)links->backoff_ns) / 2;
+}
+
+static void
+end_back_off(struct links *links)
+{
+	links->retry_ns = 0;
+	links->backoff_ns = 0;
+}
+
+/* ---- Answers ---- */
+
+static void
+set_state(struct rkv_session *session, enum link_state state)
+{
+	atomic_store_explicit(&session->port.state, state, memory_order_release);
+}
+
+/* No link for a session: one that never had any is told, one that heals is served later. */
+static void
+deny(struct links *links, struct rkv_session *session, int code)
+{
+	struct link_port *port = &session->port;
+	if (port->former_serial != 0) {
+		back_off(links);
+		return;
+	}
+	port->refused = code;
+	set_state(session, LINK_REFUSED);
+}
+
+/*
+ * Connects an endpoint and hands the link over; slot, serial and stamp are set. The port's own fields
+ * are filled in before: a session sees them with READY.
+ */
+static int
+make_ready(struct links *links, struct rkv_session *session, struct link *link)
+{
+	struct rkv_client *client = links->client;
+	int rc = fab_connect(links->server->region, client->options.depth + RESERVE_DEPTH,
+			     fab_now(client->fab) + CONNECT_NS, &link->ep);
+	if (rc)
+		return rc;
+	link->fab = client->fab;
+	link->layout = links->server->layout;
+	link->epoch = links->server->epoch;
+	session->port.next_link = *link;
+	set_state(session, LINK_READY);
+	end_back_off(links);
+	return 0;
+}
+
+static int
+joined(struct links *links, struct rkv_session *session, const struct wire_joined *m)
+{
+	struct link link = {
+		.session_slot = m->session_slot,
+		.serial = m->serial,
+		.joined_stamp = m->stamp,
+	};
+	if (m->serial == 0 || m->session_slot > CHUNK_OWNER_MAX)
+		return ERR_CORRUPT;
+	if (!session) {
+		links_leave(links, links->connection, m->session_slot, m->serial);
+		return 0;
+	}
+	struct link_port *port = &session->port;
+	port->connection = links->connection;
+	port->session_slot = m->session_slot;
+	port->serial = m->serial;
+	atomic_store_explicit(&port->renew, 0, memory_order_relaxed);
+	atomic_store_explicit(&port->next_serial, 0, memory_order_relaxed);
+	int rc = make_ready(links, session, &link);
+	if (rc) {
+		port->serial = 0;
+		links_leave(links, links->connection, m->session_slot, m->serial);
+		deny(links, session, rc);
+	}
+	return 0;
+}
+
+static int
+relinked(struct links *links, struct rkv_session *session, const struct wire_session *m)
+{
+	if (!session)
+		return 0;
+	struct link_port *port = &session->port;
+	if (m->session_slot != port->session_slot || m->serial != port->serial)
+		return ERR_CORRUPT;
+	/* As the session knows itself: a serial that it has not taken yet stays in next_serial. */
+	struct link link = port->next_link;
+	link.session_slot = m->session_slot;
+	link.serial = port->former_serial;
+	if (make_ready(links, session, &link))
+		back_off(links);
+	return 0;
+}
+
+static int
+renewed(struct rkv_session *session, const struct wire_session *m)
+{
+	if (!session)
+		return 0;
+	struct link_port *port = &session->port;
+	if (m->session_slot != port->session_slot || m->serial == 0)
+		return ERR_CORRUPT;
+	port->serial = m->serial;
+	atomic_store_explicit(&port->renew, 0, memory_order_relaxed);
+	atomic_store_explicit(&port->next_serial, m->serial, memory_order_release);
+	return 0;
+}
+
+static int
+refused(struct links *links, struct rkv_session *session, enum wire_type asked,
+	const struct wire_refused *m, char reason[NET_REASON_MAX])
+{
+	char text[LIMIT_REASON_MAX];
+	channel_text(text, sizeof(text), m->reason, sizeof(m->reason));
+	if (asked == WIRE_RENEW) {
+		snprintf(reason, NET_REASON_MAX, "no new serial for a session: %s", text);
+		return ERR_CONN;
+	}
+	if (!session)
+		return 0; /* closed meanwhile, or a former one, which has ended all the same */
+	log_line(&links->client->log, session->port.former_serial ? LOG_DEBUG : LOG_ERROR,
+		 "the server refused a session: %s", text);
+	session->port.serial = 0; /* whatever it was called, it is not any more */
+	deny(links, session, channel_refusal(m));
+	return 0;
+}
+
+/* The answer is the right one to what was asked. */
+static int
+take_answer(struct links *links, struct rkv_session *session, enum wire_type asked,
+	    const union channel_message *message, char reason[NET_REASON_MAX])
+{
+	uint16_t type = message->header.type;
+	snprintf(reason, NET_REASON_MAX, "the server answered a request with something else");
+	if (type == WIRE_REFUSED)
+		return refused(links, session, asked, &message->refused, reason);
+	if (type == WIRE_JOINED && asked == WIRE_JOIN)
+		return joined(links, session, &message->joined);
+	if (type == WIRE_RELINKED && asked == WIRE_RELINK)
+		return relinked(links, session, &message->session);
+	if (type == WIRE_RENEWED && asked == WIRE_RENEW)
+		return renewed(session, &message->session);
+	return ERR_CORRUPT;
+}
+
+int
+links_answer(struct links *links, const union channel_message *message, char reason[NET_REASON_MAX])
+{
+	enum wire_type asked = links->asked;
+	if (!asked || message->header.request != links->request) {
+		/* A LEAVE of a session that the server had given up already is refused. */
+		if (message->header.type == WIRE_REFUSED)
+			return 0;
+		snprintf(reason, NET_REASON_MAX, "the server answered what was not asked");
+		return ERR_CORRUPT;
+	}
+	links->asked = 0;
+	struct rkv_session *session = pin_asker(links);
+	int rc = take_answer(links, session, asked, message, reason);
+	unpin_asker(links);
+	return rc;
+}
+
+/* ---- The connection comes and goes ---- */
+
+void
+links_connected(struct links *links, bool same_server)
+{
+	links->connection = ++links->n_connections;
+	if (!same_server)
+		links->first_of_epoch = links->connection;
+}
+
+static bool
+has_link(struct links *links, struct rkv_session *session)
+{
+	(void)links;
+	return link_state(session) == LINK_UP || link_state(session) == LINK_READY;
+}
+
+/* A busy session finds out by itself: its batches fail. */
+static void
+drop_link(struct links *links, struct rkv_session *session)
+{
+	(void)links;
+	if (!session_take(session))
+		return;
+	if (link_state(session) == LINK_UP) {
+		session_drop_link(session);
+	} else if (link_state(session) == LINK_READY) {
+		fab_disconnect(session->port.next_link.ep);
+		session->port.next_link.ep = NULL;
+		set_state(session, LINK_WANTED);
+	}
+	session_release(session);
+}
+
+void
+links_disconnected(struct links *links)
+{
+	links->connection = 0;
+	links->asker = NULL;
+	links->asked = 0;
+	end_back_off(links);
+}
+
+void
+links_drop(struct links *links)
+{
+	for_each(links, has_link, drop_link);
+}
+
+void
+links_destroy(struct links *links)
+{
+	while (links->formers) {
+		struct former *former = links->formers;
+		links->formers = former->next;
+		free(former);
+	}
+}
+
+void
+links_leave(struct links *links, uint64_t connection, uint32_t session_slot, uint32_t serial)
+{
+	struct wire_session message = {.session_slot = session_slot, .serial = serial};
+	struct former *former;
+	if (serial == 0)
+		return;
+	pthread_mutex_lock(&links->client->mutex);
+	if (connection == links->connection) {
+		/* If it cannot be sent, the connection is about to be lost, and with it the session. */
+		(void)channel_send(links->channel, &message, sizeof(message), WIRE_LEAVE,
+				   channel_request(links->channel));
+	} else if (connection >= links->first_of_epoch && (former = malloc(sizeof(*former)))) {
+		*former = (struct former){links->formers, connection, serial};
+		links->formers = former;
+	}
+	pthread_mutex_unlock(&links->client->mutex);
+}
+
+/* ---- Keepalives and upkeep ---- */
+
+/*
+ * A session that has not yet taken its link over may be idle for an hour: then nothing of it is in
+ * flight, and it shall not hold G.
+ */
+static bool
+announce(const struct links *links, struct rkv_session *session,
+	 struct wire_announcement *ret_announcement)
+{
+	struct link_port *port = &session->port;
+	struct stamps *st = &links->client->stamps;
+	uint64_t newest = atomic_load_explicit(&st->newest, memory_order_relaxed);
+	enum link_state state = link_state(session);
+	uint64_t a;
+	if (!is_known(links, session))
+		return false;
+	if (state == LINK_UP)
+		a = session_announce(session);
+	else if (state == LINK_READY &&
+		 start_state(atomic_load_explicit(&port->start_word, memory_order_seq_cst)) ==
+			 START_IDLE)
+		a = newest > LIMIT_WORD_STAMPS ? newest - LIMIT_WORD_STAMPS : 0;
+	else
+		return false;
+	*ret_announcement = (struct wire_announcement){port->session_slot, port->serial, a};
+	return true;
+}
+
+uint32_t
+links_announce(struct links *links, struct rkv_session **cursor,
+	       struct wire_announcement *announcements, uint32_t max)
+{
+	uint32_t n = 0;
+	struct rkv_session *s = *cursor;
+	for (; s && n < max; s = s->next)
+		n += announce(links, s, &announcements[n]);
+	*cursor = s;
+	return n;
+}
+
+/* Is it idle with marks that are out for longer than a stamp? */
+static bool
+holds_marks(struct links *links, struct rkv_session *session)
+{
+	uint64_t word = atomic_load_explicit(&session->port.start_word, memory_order_acquire);
+	uint64_t newest = atomic_load_explicit(&links->client->stamps.newest, memory_order_relaxed);
+	return link_state(session) == LINK_UP && is_known(links, session) &&
+	       start_state(word) == START_MARKS && start_stamp(word) < newest;
+}
+
+static bool
+may_give_back(struct links *links, struct rkv_session *session)
+{
+	uint64_t word = atomic_load_explicit(&session->port.start_word, memory_order_acquire);
+	return link_state(session) == LINK_UP && is_known(links, session) &&
+	       (start_state(word) == START_IDLE || start_state(word) == START_MARKS);
+}
+
+static void
+maintain(struct links *links, struct rkv_session *session)
+{
+	if (!session_take(session))
+		return;
+	if (link_state(session) == LINK_UP)
+		session_maintain(session, fab_now(links->client->fab) + MAINTAIN_NS);
+	session_release(session);
+}
+
+void
+links_maintain(struct links *links, int64_t now_ns)
+{
+	uint32_t flags = atomic_load_explicit(&links->client->stamps.flags, memory_order_relaxed);
+	if ((flags & WIRE_STAMP_CHUNKS_SHORT) &&
+	    now_ns - links->gave_back_ns >= GIVE_BACK_EVERY_NS) {
+		links->gave_back_ns = now_ns;
+		for_each(links, may_give_back, maintain);
+	} else {
+		for_each(links, holds_marks, maintain);
+	}
+}

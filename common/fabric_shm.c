@@ -1,0 +1,1048 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Shared memory as a fabric. The server's pool is a memfd; a client gets its descriptor over a unix
+ * socket, maps it, and its own CPU plays the NIC: a batch is executed inside fab_post.
+ *
+ *   memfd   | region: offer->len bytes          | ... rounding ... | struct life (last 64 bytes) |
+ *           ^ roff 0                                                 a page of this fabric's own
+ *
+ * THE LIFE WORD, [LIFE] (proto/decisions/0001-life-word.md). Memory outlives its server: the
+ * mapping still works when kill -9 has ended the process, and a client that went on would
+ * acknowledge writes that nobody will ever read. So the last page holds the thread id of a sleeping
+ * thread of the server, and that thread has told the kernel (set_robust_list) that this word is a
+ * lock it holds. However the process ends, the kernel itself then marks the word FUTEX_OWNER_DIED,
+ * while the thread releases its memory, which is before it lets go of the file table and so before
+ * the last socket of the process is closed. An endpoint looks at the word *after* it executed a
+ * batch and *before* it completes it:
+ *
+ *   client   execute {WRITE; CAS; READ} ---- look at the word: alive? ---- complete, else ERR_CONN
+ *   server   alive ...................................... killed: kernel marks word, closes sockets
+ *   next server                                                        binds the port, formats anew
+ *
+ * A batch that completed was therefore executed while the server lived, without one system call.
+ *
+ * ORDER (proto/ORDERING.md). A batch's operations run in program order. CAS and FAA are seq_cst and
+ * a full fence follows, so that a READ behind them samples after them in the order of all atomics,
+ * and a WRITE before them is seen by whoever sees them, [PUBLISH], [VISIBLE], also on ARM64.
+ * Aligned words of a READ or WRITE of up to WORDS_MAX bytes are moved one by one with atomic
+ * accesses: never torn. Longer copies are plain memcpy, [COPY]: bytes that race are found out by
+ * the block's checksum, [SELF-ID]. Builds for the thread sanitizer, which knows of no checksums,
+ * move them atomically too.
+ *
+ * Threads: an endpoint belongs to one at a time; everything else may be used by any. post and poll
+ * make no system call, take no lock, allocate nothing. A region lives as long as its last endpoint.
+ */
+#include "common/fabric_shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/memfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/memory.h"
+#include "common/net.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define SHM_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SHM_TSAN 1
+#endif
+#endif
+#ifndef SHM_TSAN
+#define SHM_TSAN 0
+#endif
+
+#define WORDS_MAX 128u /* bytes: a combined bucket, whose slot words must not be torn */
+#define WAIT_SPINS 64
+#define WAIT_SLEEP_MAX_NS 50000
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+/* ---- The life word ---- */
+
+#define LIFE_MAGIC UINT64_C(0x4546494c4d48534b) /* "KSHMLIFE" */
+
+struct life {
+	uint64_t magic;
+	_Atomic uint32_t word; /* the server's thread, or FUTEX_OWNER_DIED */
+	unsigned char reserved[52];
+};
+_Static_assert(sizeof(struct life) == 64, "life");
+
+static bool
+life_is_on(const struct life *life)
+{
+	uint32_t word = atomic_load_explicit(&life->word, memory_order_acquire);
+	return (word & FUTEX_TID_MASK) != 0 && (word & FUTEX_OWNER_DIED) == 0;
+}
+
+/*
+ * What the kernel walks when the thread ends. In shared anonymous memory: not in the pool, where
+ * clients write, and not in private memory, which the OOM reaper takes before the walk.
+ */
+struct life_list {
+	struct robust_list_head head;
+	struct robust_list entry;
+};
+
+struct life_thread {
+	pthread_t thread;
+	bool started;
+	struct life *life;
+	struct life_list *list;
+	sem_t ready, stop;
+	int error; /* of set_robust_list */
+};
+
+/*
+ * Registers the word and sleeps. glibc's own list of this thread is replaced, which harms nobody:
+ * it serves robust mutexes, and this thread uses none.
+ */
+static void *
+life_main(void *arg)
+{
+	struct life_thread *t = arg;
+	struct life_list *list = t->list;
+	list->head.list.next = &list->entry;
+	list->entry.next = &list->head.list;
+	list->head.futex_offset = (char *)&t->life->word - (char *)&list->entry;
+	list->head.list_op_pending = NULL;
+	t->error = syscall(SYS_set_robust_list, &list->head, sizeof(list->head)) ? errno : 0;
+	if (!t->error)
+		atomic_store_explicit(&t->life->word, (uint32_t)gettid(), memory_order_release);
+	sem_post(&t->ready);
+	while (sem_wait(&t->stop))
+		;
+	return NULL;
+}
+
+static void
+life_stop(struct life_thread *t)
+{
+	if (t->started) {
+		atomic_store_explicit(&t->life->word, FUTEX_OWNER_DIED, memory_order_seq_cst);
+		sem_post(&t->stop);
+		pthread_join(t->thread, NULL);
+		sem_destroy(&t->ready);
+		sem_destroy(&t->stop);
+	}
+	if (t->list)
+		munmap(t->list, sizeof(*t->list));
+}
+
+static int
+life_start(struct life_thread *t, struct life *life)
+{
+	sigset_t all, old;
+	t->life = life;
+	life->magic = LIFE_MAGIC;
+	(void)mlock(life,
+		    sizeof(*life)); /* the kernel's write at the end shall not need to page in */
+	void *list = mmap(NULL, sizeof(*t->list), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (list == MAP_FAILED)
+		return errno;
+	t->list = list;
+	sem_init(&t->ready, 0, 0);
+	sem_init(&t->stop, 0, 0);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int error = pthread_create(&t->thread, NULL, life_main, t);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (error)
+		return error;
+	t->started = true;
+	pthread_setname_np(t->thread, "rkv-life");
+	while (sem_wait(&t->ready))
+		;
+	return t->error;
+}
+
+/* ---- The pool ---- */
+
+struct shm_pool {
+	int fd;
+	unsigned char *base; /* MAP_FAILED until mapped */
+	size_t len;
+	size_t map_len;
+	bool huge;
+	struct life_thread life;
+};
+
+/* Kernels before 6.3 do not know MFD_NOEXEC_SEAL; some later ones are told to insist on it. */
+static int
+pool_memfd(bool huge)
+{
+	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB : 0);
+	int fd = memfd_create("rkv-pool", flags | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("rkv-pool", flags);
+	return fd;
+}
+
+/* In steps, so that a signal costs a step and not all. Returns 0 or an errno. */
+static int
+pool_allocate(int fd, size_t len)
+{
+	const size_t step = (size_t)256 << 20;
+	for (size_t off = 0; off < len;) {
+		size_t n = len - off < step ? len - off : step;
+		if (fallocate(fd, 0, (off_t)off, (off_t)n) == 0)
+			off += n;
+		else if (errno != EINTR)
+			return errno;
+	}
+	return 0;
+}
+
+/* Makes the memfd: room reserved, size sealed. ret_reason is set on failure. */
+static int
+pool_reserve(struct shm_pool *pool, char reason[MEMORY_REASON_MAX])
+{
+	int r = pool->huge ? memory_fits_huge(pool->map_len, reason)
+			   : memory_fits(pool->map_len, reason);
+	if (r)
+		return r;
+	const char *what = "create a memfd";
+	int error = 0;
+	pool->fd = pool_memfd(pool->huge);
+	if (pool->fd < 0 || ftruncate(pool->fd, (off_t)pool->map_len)) {
+		error = errno;
+	} else {
+		what = "reserve the memory (is a limit of this host or container too small?)";
+		error = pool_allocate(pool->fd, pool->map_len);
+	}
+	if (!error && fcntl(pool->fd, F_ADD_SEALS, SEALS)) {
+		what = "seal the memfd";
+		error = errno;
+	}
+	if (!error)
+		return 0;
+	snprintf(reason, MEMORY_REASON_MAX, "cannot %s: %s", what, strerror(error));
+	return err_from_errno(error);
+}
+
+/* Reserves with pages of one kind; what was there before is let go. */
+static int
+pool_try(struct shm_pool *pool, bool huge, char reason[MEMORY_REASON_MAX])
+{
+	uint64_t page = huge ? memory_huge_page_size() : (uint64_t)sysconf(_SC_PAGESIZE);
+	if (pool->fd >= 0)
+		close(pool->fd);
+	pool->fd = -1;
+	pool->huge = huge;
+	if (page == 0 || pool->len == 0 || pool->len > INT64_MAX - 2 * page) {
+		snprintf(reason, MEMORY_REASON_MAX, "%s",
+			 page ? "no memory has such a size" : "this kernel has no huge pages");
+		return ERR_NOMEM;
+	}
+	pool->map_len = (pool->len + page - 1) / page * page + page;
+	return pool_reserve(pool, reason);
+}
+
+static int
+pool_map(struct shm_pool *pool)
+{
+	pool->base = mmap(NULL, pool->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, pool->fd, 0);
+	if (pool->base == MAP_FAILED)
+		return errno;
+	/* A forked child shall not write into the region, nor hold its memory. */
+	return madvise(pool->base, pool->map_len, MADV_DONTFORK) ? errno : 0;
+}
+
+static struct life *
+life_at(unsigned char *base, size_t map_len)
+{
+	return (struct life *)(void *)(base + map_len - sizeof(struct life));
+}
+
+int
+shm_pool_create(size_t len, enum shm_huge huge, const struct log *log, struct shm_pool **ret_pool)
+{
+	char reason[MEMORY_REASON_MAX];
+	int r = ERR_NOMEM, error;
+	struct shm_pool *pool = calloc(1, sizeof(*pool));
+	if (!pool)
+		goto fail;
+	pool->fd = -1;
+	pool->base = MAP_FAILED;
+	pool->len = len;
+	if (huge != SHM_HUGE_NO)
+		r = pool_try(pool, true, reason);
+	if (r && huge == SHM_HUGE_TRY)
+		log_line(log, LOG_WARN,
+			 "no huge pages for the pool: %s; going on with ordinary pages", reason);
+	if (r && huge != SHM_HUGE_MUST)
+		r = pool_try(pool, false, reason);
+	if (r) {
+		log_line(log, LOG_ERROR, "the pool cannot be reserved: %s", reason);
+		goto fail;
+	}
+	error = pool_map(pool);
+	if (!error)
+		error = life_start(&pool->life, life_at(pool->base, pool->map_len));
+	if (error) {
+		log_line(log, LOG_ERROR, "cannot map the pool or start its life thread: %s",
+			 strerror(error));
+		r = error == EAGAIN ? ERR_NOMEM : err_from_errno(error);
+		goto fail;
+	}
+	*ret_pool = pool;
+	return 0;
+fail:
+	shm_pool_destroy(pool);
+	return r;
+}
+
+void
+shm_pool_destroy(struct shm_pool *pool)
+{
+	if (!pool)
+		return;
+	life_stop(&pool->life);
+	if (pool->base != MAP_FAILED)
+		munmap(pool->base, pool->map_len);
+	if (pool->fd >= 0)
+		close(pool->fd);
+	free(pool);
+}
+
+void *
+shm_pool_base(const struct shm_pool *pool)
+{
+	return pool->base;
+}
+
+bool
+shm_pool_is_huge(const struct shm_pool *pool)
+{
+	return pool->huge;
+}
+
+/* ---- Passing the descriptor: the region's length, and the memfd beside it ---- */
+
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+int
+shm_pool_send(const struct shm_pool *pool, int socket)
+{
+	uint64_t len = pool->len;
+	union control control = {0};
+	struct iovec iov = {.iov_base = &len, .iov_len = sizeof(len)};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &pool->fd, sizeof(int));
+	ssize_t n;
+	do
+		n = sendmsg(socket, &msg, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)sizeof(len) ? 0 : ERR_CONN;
+}
+
+/*
+ * The descriptor in a message, or -1; if there are more (padding has room for one), none is kept.
+ */
+static int
+descriptor_of(struct msghdr *msg)
+{
+	int fd = -1;
+	unsigned n_fds = 0;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t off = CMSG_LEN(0); off + sizeof(int) <= c->cmsg_len;
+		     off += sizeof(int)) {
+			if (fd >= 0)
+				close(fd);
+			memcpy(&fd, (unsigned char *)c + off, sizeof(int));
+			n_fds++;
+		}
+	}
+	if (n_fds > 1) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static int
+receive_pool(int socket, int64_t deadline_ns, int *ret_fd, uint64_t *ret_len)
+{
+	uint64_t len = 0;
+	union control control;
+	struct iovec iov = {.iov_base = &len, .iov_len = sizeof(len)};
+	ssize_t n;
+	struct msghdr msg;
+	do {
+		int r = net_wait(socket, POLLIN, deadline_ns);
+		if (r)
+			return r;
+		msg = (struct msghdr){
+			.msg_iov = &iov,
+			.msg_iovlen = 1,
+			.msg_control = control.bytes,
+			.msg_controllen = sizeof(control.bytes),
+		};
+		n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && (errno == EINTR || errno == EAGAIN));
+	if (n <= 0)
+		return ERR_CONN; /* the token was not taken, or the server is gone */
+	int fd = descriptor_of(&msg);
+	if (fd < 0 || n != (ssize_t)sizeof(len)) {
+		if (fd >= 0)
+			close(fd);
+		return ERR_CORRUPT;
+	}
+	*ret_fd = fd;
+	*ret_len = len;
+	return 0;
+}
+
+/* ---- Client: the fabric ---- */
+
+struct shm_fab {
+	struct fab fab;
+	_Atomic uint32_t n_keys;
+};
+
+/* CPUs reach all memory: a registration is only a number. */
+static int
+shm_register(struct fab *fab, void *local, size_t len, uint32_t *ret_key)
+{
+	(void)local;
+	(void)len;
+	struct shm_fab *f = (struct shm_fab *)fab;
+	*ret_key = atomic_fetch_add_explicit(&f->n_keys, 1, memory_order_relaxed) + 1;
+	return 0;
+}
+
+static void
+shm_deregister(struct fab *fab, uint32_t key)
+{
+	(void)fab;
+	(void)key;
+}
+
+static int64_t
+shm_now(struct fab *fab)
+{
+	(void)fab;
+	return clock_now_ns();
+}
+
+/* splitmix64, one generator a thread. */
+static uint64_t
+shm_rand(struct fab *fab)
+{
+	static _Thread_local uint64_t state;
+	static _Thread_local bool seeded;
+	(void)fab;
+	if (!seeded) {
+		if (getrandom(&state, sizeof(state), 0) != (ssize_t)sizeof(state))
+			state = (uint64_t)clock_now_ns() ^ (uint64_t)(uintptr_t)&state;
+		seeded = true;
+	}
+	uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+static void
+shm_close(struct fab *fab)
+{
+	free(fab);
+}
+
+/* ---- Client: a region ---- */
+
+struct shm_region {
+	struct fab_region region;
+	_Atomic uint32_t refs; /* the opener and each endpoint; acq_rel: the last one unmaps */
+	_Atomic bool severed;
+	bool writable;
+	bool owns_map; /* false: the server's own mapping, in a loop-back */
+	unsigned char *base;
+	size_t map_len;
+	uint64_t len; /* of the region: what roff may reach */
+	const struct life *life;
+};
+
+static void
+region_release(struct shm_region *region)
+{
+	if (!region || atomic_fetch_sub_explicit(&region->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (region->owns_map && region->base != MAP_FAILED)
+		munmap(region->base, region->map_len);
+	free(region);
+}
+
+static void
+shm_region_close(struct fab_region *region)
+{
+	region_release((struct shm_region *)region);
+}
+
+static void
+shm_region_sever(struct fab_region *region)
+{
+	struct shm_region *r = (struct shm_region *)region;
+	atomic_store_explicit(&r->severed, true, memory_order_release);
+}
+
+static int
+region_new(struct fab *fab, uint64_t len, struct shm_region **ret_region)
+{
+	struct shm_region *region = calloc(1, sizeof(*region));
+	if (!region)
+		return ERR_NOMEM;
+	region->region = (struct fab_region){.driver = fab->driver, .fab = fab};
+	atomic_init(&region->refs, 1);
+	region->base = MAP_FAILED;
+	region->len = len;
+	*ret_region = region;
+	return 0;
+}
+
+/*
+ * Maps a descriptor that another process sent: it must be a memfd that can neither shrink nor grow
+ * (a shrunk one would be a SIGBUS), large enough for the region and the life word behind it.
+ */
+static int
+region_map(struct shm_region *region, int fd)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+	int flags = fcntl(fd, F_GETFL);
+	if (seals < 0 || flags < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size < 0)
+		return ERR_CORRUPT;
+	uint64_t size = (uint64_t)st.st_size;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	if (size % page != 0 || size < page || region->len > size - page)
+		return ERR_CORRUPT;
+	region->writable = (flags & O_ACCMODE) == O_RDWR;
+	region->owns_map = true;
+	region->map_len = size;
+	region->base = mmap(NULL, size, PROT_READ | (region->writable ? PROT_WRITE : 0), MAP_SHARED,
+			    fd, 0);
+	if (region->base == MAP_FAILED || madvise(region->base, size, MADV_DONTFORK))
+		return err_from_errno(errno);
+	region->life = life_at(region->base, size);
+	if (region->life->magic != LIFE_MAGIC)
+		return ERR_CORRUPT;
+	return life_is_on(region->life) ? 0 : ERR_CONN;
+}
+
+/* Sends the token and takes what comes back. */
+static int
+region_fetch(const struct fab_offer *offer, int64_t deadline_ns, int *ret_fd)
+{
+	char path[sizeof(offer->unix_path) + 1] = "";
+	int socket = -1, fd = -1;
+	uint64_t len;
+	memcpy(path, offer->unix_path, sizeof(offer->unix_path));
+	int r = net_unix_connect(path, deadline_ns, &socket);
+	if (r)
+		return r;
+	/* A fresh socket has room for so little. */
+	if (send(socket, offer->token, SHM_REQUEST_LEN, MSG_NOSIGNAL) != (ssize_t)SHM_REQUEST_LEN)
+		r = ERR_CONN;
+	if (!r)
+		r = receive_pool(socket, deadline_ns, &fd, &len);
+	close(socket);
+	if (r)
+		return r;
+	if (len != offer->len) {
+		close(fd);
+		return ERR_CORRUPT;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int
+shm_region_open(struct fab *fab, const struct fab_offer *offer, int64_t deadline_ns,
+		struct fab_region **ret_region)
+{
+	struct shm_region *region = NULL;
+	int fd = -1;
+	int r = region_new(fab, offer->len, &region);
+	if (r)
+		return r;
+	r = region_fetch(offer, deadline_ns, &fd);
+	if (r)
+		goto fail;
+	r = region_map(region, fd);
+	close(fd);
+	if (r)
+		goto fail;
+	*ret_region = &region->region;
+	return 0;
+fail:
+	region_release(region);
+	return r;
+}
+
+/* ---- Client: an endpoint ---- */
+
+struct shm_endpoint {
+	struct fab_endpoint ep;
+	/* Copies of what the region says, so that a batch touches one line. */
+	unsigned char *base;
+	uint64_t len;
+	const struct life *life;
+	const _Atomic bool *severed;
+	bool writable;
+	bool broken; /* a batch failed: nothing is executed any more */
+	uint32_t depth;
+	uint32_t mask;     /* of the ring, whose size is depth rounded up to a power of two */
+	uint32_t n_posted; /* completions put into the ring, modulo 2^32 */
+	uint32_t n_polled; /* completions taken from it */
+	struct fab_done ring[];
+};
+
+static int
+endpoint_new(struct shm_region *region, uint32_t depth, struct shm_endpoint **ret_endpoint)
+{
+	if (depth == 0 || depth > UINT32_C(1) << 20)
+		return ERR_INVALID;
+	uint32_t size = 1;
+	while (size < depth)
+		size *= 2;
+	struct shm_endpoint *ep = calloc(1, sizeof(*ep) + size * sizeof(ep->ring[0]));
+	if (!ep)
+		return ERR_NOMEM;
+	ep->ep = (struct fab_endpoint){.driver = region->region.driver, .region = &region->region};
+	ep->base = region->base;
+	ep->len = region->len;
+	ep->life = region->life;
+	ep->severed = &region->severed;
+	ep->writable = region->writable;
+	ep->depth = depth;
+	ep->mask = size - 1;
+	atomic_fetch_add_explicit(&region->refs, 1, memory_order_relaxed);
+	*ret_endpoint = ep;
+	return 0;
+}
+
+static int
+shm_connect(struct fab_region *region, uint32_t depth, int64_t deadline_ns,
+	    struct fab_endpoint **ret_endpoint)
+{
+	struct shm_region *r = (struct shm_region *)region;
+	struct shm_endpoint *ep;
+	(void)deadline_ns; /* nothing to wait for */
+	if (atomic_load_explicit(&r->severed, memory_order_acquire) || !life_is_on(r->life))
+		return ERR_CONN;
+	int error = endpoint_new(r, depth, &ep);
+	if (error)
+		return error;
+	*ret_endpoint = &ep->ep;
+	return 0;
+}
+
+static void
+shm_disconnect(struct fab_endpoint *ep)
+{
+	struct shm_region *region = (struct shm_region *)ep->region;
+	free(ep);
+	region_release(region);
+}
+
+/* ---- Copies between local and remote memory ---- */
+
+static bool
+is_words(const unsigned char *remote, size_t len)
+{
+	return (((uintptr_t)remote | len) & 7) == 0 && len <= WORDS_MAX;
+}
+
+static void
+read_words(unsigned char *local, const unsigned char *remote, size_t len)
+{
+	for (size_t i = 0; i < len; i += 8) {
+		const uint64_t *from = (const uint64_t *)(const void *)(remote + i);
+		uint64_t word = __atomic_load_n(from, __ATOMIC_RELAXED);
+		memcpy(local + i, &word, 8);
+	}
+}
+
+static void
+write_words(unsigned char *remote, const unsigned char *local, size_t len)
+{
+	for (size_t i = 0; i < len; i += 8) {
+		uint64_t word;
+		memcpy(&word, local + i, 8);
+		__atomic_store_n((uint64_t *)(void *)(remote + i), word, __ATOMIC_RELAXED);
+	}
+}
+
+#if SHM_TSAN
+/* Bytes at the unaligned edges of len bytes, before and behind the aligned words. */
+static size_t
+edge_before(const unsigned char *remote, size_t len)
+{
+	size_t edge = -(uintptr_t)remote & 7;
+	return edge < len ? edge : len;
+}
+
+static void
+read_bytes(unsigned char *local, const unsigned char *remote, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		local[i] = __atomic_load_n(remote + i, __ATOMIC_RELAXED);
+}
+
+static void
+write_bytes(unsigned char *remote, const unsigned char *local, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		__atomic_store_n(remote + i, local[i], __ATOMIC_RELAXED);
+}
+
+/* [COPY] */
+static void
+read_bulk(unsigned char *local, const unsigned char *remote, size_t len)
+{
+	size_t edge = edge_before(remote, len), words = (len - edge) & ~(size_t)7;
+	read_bytes(local, remote, edge);
+	read_words(local + edge, remote + edge, words);
+	read_bytes(local + edge + words, remote + edge + words, len - edge - words);
+}
+
+static void
+write_bulk(unsigned char *remote, const unsigned char *local, size_t len)
+{
+	size_t edge = edge_before(remote, len), words = (len - edge) & ~(size_t)7;
+	write_bytes(remote, local, edge);
+	write_words(remote + edge, local + edge, words);
+	write_bytes(remote + edge + words, local + edge + words, len - edge - words);
+}
+
+/* The tool knows no fences and needs none: its run-time makes every atomic access seq_cst. */
+static void
+fence_full(void)
+{
+}
+
+static void
+fence_acquire(void)
+{
+}
+#else
+/* [COPY] */
+static void
+read_bulk(unsigned char *local, const unsigned char *remote, size_t len)
+{
+	memcpy(local, remote, len);
+}
+
+static void
+write_bulk(unsigned char *remote, const unsigned char *local, size_t len)
+{
+	memcpy(remote, local, len);
+}
+
+static void
+fence_full(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void
+fence_acquire(void)
+{
+	atomic_thread_fence(memory_order_acquire);
+}
+#endif
+
+static void
+read_piece(const struct fab_piece *piece, const unsigned char *remote)
+{
+	if (is_words(remote, piece->len))
+		read_words(piece->local, remote, piece->len);
+	else
+		read_bulk(piece->local, remote, piece->len);
+}
+
+static void
+write_piece(const struct fab_piece *piece, unsigned char *remote)
+{
+	const unsigned char *local = piece->local;
+	if (piece->len == 1)
+		__atomic_store_n(remote, *local, __ATOMIC_RELAXED); /* a mark, [MARK] */
+	else if (is_words(remote, piece->len))
+		write_words(remote, local, piece->len);
+	else
+		write_bulk(remote, local, piece->len);
+}
+
+/* ---- Executing a batch ---- */
+
+/* [RANGE]: what a NIC would refuse. */
+static int
+op_check(const struct shm_endpoint *ep, const struct fab_op *op)
+{
+	uint64_t len = (uint64_t)op->piece[0].len + op->piece[1].len;
+	if (len > ep->len || op->roff > ep->len - len)
+		return ERR_INVALID;
+	if (op->kind == FAB_READ)
+		return 0;
+	if (!ep->writable)
+		return ERR_PERM;
+	if (op->kind != FAB_WRITE && ((op->roff & 7) != 0 || op->piece[0].len != 8 || len != 8))
+		return ERR_INVALID;
+	return 0;
+}
+
+/* [ONE-WORD]: the region's atomics, all of them, are these two. */
+static void
+atomic_execute(const struct fab_op *op, unsigned char *remote)
+{
+	uint64_t *word = (uint64_t *)(void *)remote;
+	uint64_t old = op->expect;
+	if (op->kind == FAB_CAS)
+		__atomic_compare_exchange_n(word, &old, op->swap, false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_SEQ_CST);
+	else
+		old = __atomic_fetch_add(word, op->expect, __ATOMIC_SEQ_CST);
+	/*
+	 * [VISIBLE], [I1]: a failed CAS is only a load, and ARM64's CAS lets later loads pass its
+	 * store.
+	 */
+	fence_full();
+	memcpy(op->piece[0].local, &old, sizeof(old));
+}
+
+static void
+op_execute(const struct shm_endpoint *ep, const struct fab_op *op)
+{
+	unsigned char *remote = ep->base + op->roff;
+	const struct fab_piece *piece = op->piece;
+	switch (op->kind) {
+	case FAB_READ:
+		read_piece(&piece[0], remote);
+		if (piece[1].len)
+			read_piece(&piece[1], remote + piece[0].len);
+		break;
+	case FAB_WRITE:
+		write_piece(&piece[0], remote);
+		if (piece[1].len)
+			write_piece(&piece[1], remote + piece[0].len);
+		break;
+	case FAB_CAS:
+	case FAB_FAA:
+		atomic_execute(op, remote);
+		break;
+	}
+}
+
+/* Executes all of a batch or, if one operation is not allowed, nothing of it. */
+static int
+batch_execute(struct shm_endpoint *ep, const struct fab_op *ops, unsigned n)
+{
+	if (ep->broken || atomic_load_explicit(ep->severed, memory_order_acquire))
+		return ERR_CONN;
+	for (unsigned i = 0; i < n; i++) {
+		int r = op_check(ep, &ops[i]);
+		if (r) {
+			ep->broken = true;
+			return r;
+		}
+	}
+	for (unsigned i = 0; i < n; i++)
+		op_execute(ep, &ops[i]);
+	/* [LIFE]: what the batch read was read before the look at the word. */
+	fence_acquire();
+	if (!life_is_on(ep->life)) {
+		ep->broken = true;
+		return ERR_CONN;
+	}
+	return 0;
+}
+
+static int
+shm_post(struct fab_endpoint *endpoint, const struct fab_op *ops, unsigned n, void *cookie)
+{
+	struct shm_endpoint *ep = (struct shm_endpoint *)endpoint;
+	if (n < 1 || n > FAB_BATCH_MAX)
+		return ERR_INVALID;
+	if (ep->n_posted - ep->n_polled == ep->depth)
+		return ERR_AGAIN;
+	struct fab_done *done = &ep->ring[ep->n_posted++ & ep->mask];
+	done->cookie = cookie;
+	done->status = batch_execute(ep, ops, n);
+	return 0;
+}
+
+/* Its failure shows in the batches that follow, as that of an unsignalled work request does. */
+static int
+shm_post_quiet(struct fab_endpoint *endpoint, const struct fab_op *ops, unsigned n)
+{
+	struct shm_endpoint *ep = (struct shm_endpoint *)endpoint;
+	if (n < 1 || n > FAB_BATCH_MAX)
+		return ERR_INVALID;
+	(void)batch_execute(ep, ops, n);
+	return 0;
+}
+
+static unsigned
+shm_poll(struct fab_endpoint *endpoint, struct fab_done *done, unsigned max)
+{
+	struct shm_endpoint *ep = (struct shm_endpoint *)endpoint;
+	unsigned n = 0;
+	if (ep->n_posted == ep->n_polled)
+		return 0;
+	bool severed = atomic_load_explicit(ep->severed, memory_order_acquire);
+	for (; n < max && ep->n_posted != ep->n_polled; n++) {
+		done[n] = ep->ring[ep->n_polled++ & ep->mask];
+		if (severed)
+			done[n].status = ERR_CONN;
+	}
+	return n;
+}
+
+static void
+cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+/* Nothing can land from elsewhere: this only passes the time of a caller that backs off. */
+static void
+shm_wait(struct fab_endpoint *endpoint, int64_t until_ns)
+{
+	struct shm_endpoint *ep = (struct shm_endpoint *)endpoint;
+	int64_t left_ns = until_ns - clock_now_ns();
+	for (int i = 0; i < WAIT_SPINS && left_ns > 0 && ep->n_posted == ep->n_polled; i++) {
+		cpu_relax();
+		left_ns = until_ns - clock_now_ns();
+	}
+	if (left_ns <= 0 || ep->n_posted != ep->n_polled)
+		return;
+	sched_yield();
+	left_ns = until_ns - clock_now_ns();
+	struct timespec pause =
+		clock_timespec(left_ns < WAIT_SLEEP_MAX_NS ? left_ns : WAIT_SLEEP_MAX_NS);
+	if (left_ns > 0)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
+static void
+shm_pause(struct fab *fab, int64_t until_ns)
+{
+	(void)fab;
+	int64_t left_ns = until_ns - clock_now_ns();
+	struct timespec pause =
+		clock_timespec(left_ns < WAIT_SLEEP_MAX_NS ? left_ns : WAIT_SLEEP_MAX_NS);
+	sched_yield();
+	if (left_ns > 0)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
+static const struct fab_driver shm_driver = {
+	.name = "shm",
+	.reaches_all_memory = true,
+	.register_memory = shm_register,
+	.deregister_memory = shm_deregister,
+	.region_open = shm_region_open,
+	.region_sever = shm_region_sever,
+	.region_close = shm_region_close,
+	.connect = shm_connect,
+	.disconnect = shm_disconnect,
+	.post = shm_post,
+	.post_quiet = shm_post_quiet,
+	.poll = shm_poll,
+	.wait = shm_wait,
+	.pause = shm_pause,
+	.now = shm_now,
+	.rand = shm_rand,
+	.close = shm_close,
+};
+
+int
+shm_open_fabric(struct fab **ret_fab)
+{
+	struct shm_fab *f = calloc(1, sizeof(*f));
+	if (!f)
+		return ERR_NOMEM;
+	f->fab.driver = &shm_driver;
+	*ret_fab = &f->fab;
+	return 0;
+}
+
+/* ---- Server: its own endpoint ---- */
+
+#define LOOPBACK_DEPTH 64u
+
+int
+shm_loopback(struct shm_pool *pool, struct fab_endpoint **ret_endpoint)
+{
+	struct fab *fab = NULL;
+	struct shm_region *region = NULL;
+	struct shm_endpoint *ep = NULL;
+	int r = shm_open_fabric(&fab);
+	if (!r)
+		r = region_new(fab, pool->len, &region);
+	if (r)
+		goto out;
+	region->base = pool->base;
+	region->map_len = pool->map_len;
+	region->writable = true;
+	region->life = life_at(pool->base, pool->map_len);
+	r = endpoint_new(region, LOOPBACK_DEPTH, &ep);
+	if (r)
+		goto out;
+	*ret_endpoint = &ep->ep;
+	fab = NULL; /* shm_loopback_close finds it through the endpoint */
+out:
+	region_release(region);
+	fab_close(fab);
+	return r;
+}
+
+void
+shm_loopback_close(struct fab_endpoint *ep)
+{
+	if (!ep)
+		return;
+	struct fab *fab = ep->region->fab;
+	fab_disconnect(ep);
+	fab_close(fab);
+}

@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Installs what is missing to build rkv (`deps.sh build`) and to run all its tests (`deps.sh build
+# test`), with apt-get on Debian and Ubuntu; elsewhere it names what is missing. If nothing is, it
+# does nothing and needs no rights. It never asks.
+set -u
+
+have()
+{
+	command -v "$1"
+}
+
+have_library()
+{
+	have pkg-config && pkg-config "$@"
+}
+
+# package|what it is for|how to see that it is there
+build='gcc|C compiler|have gcc
+libc6-dev|headers of the C library|test -e /usr/include/stdio.h
+make|make|have make
+pkg-config|finds libraries|have pkg-config
+liburing-dev|io_uring, version 2.2 or later|have_library --atleast-version=2.2 liburing
+libxxhash-dev|hash of keys|have_library libxxhash'
+test='libcmocka-dev|unit tests|have_library cmocka
+g++|rkv.h as C++|have g++
+clang|second compiler|have clang
+clang-format|layout of sources|have clang-format
+strace|system calls of a session|have strace
+valgrind|instructions of an operation|have valgrind'
+
+# The lines of the groups whose condition does not hold.
+missing()
+{
+	local group package purpose condition
+	for group in "$@"; do
+		while IFS='|' read -r package purpose condition; do
+			eval "$condition" >/dev/null 2>&1 </dev/null || echo "$package|$purpose"
+		done <<<"${!group}"
+	done
+}
+
+say()
+{
+	echo "deploy/deps.sh: $*"
+}
+
+fail()
+{
+	say "$*" >&2
+	exit 1
+}
+
+as_root()
+{
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		sudo "$@"
+	fi
+}
+
+apt()
+{
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+		-o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" </dev/null
+}
+
+[[ $# != 0 && "$*" =~ ^((build|test) ?)*$ ]] || fail "usage: deploy/deps.sh [build] [test]"
+
+lacking=$(missing "$@")
+[ -n "$lacking" ] || exit 0
+say "missing:"
+sed 's/\(.*\)|\(.*\)/  \1 (\2)/' <<<"$lacking"
+mapfile -t packages < <(cut -d'|' -f1 <<<"$lacking")
+
+have apt-get >/dev/null || fail "no apt-get here: use this system's package manager"
+[ "$(id -u)" = 0 ] || have sudo >/dev/null ||
+	fail "neither root nor sudo: as root, apt-get install ${packages[*]}"
+
+say "apt-get install ${packages[*]}"
+if ! apt install --simulate "${packages[@]}" >/dev/null 2>&1 || ! apt install "${packages[@]}"; then
+	say "the list of packages seems to be old: apt-get update"
+	apt update && apt install "${packages[@]}" || fail "apt-get failed"
+fi
+
+lacking=$(missing "$@")
+[ -z "$lacking" ] || fail "this system's packages are too old: ${lacking//$'\n'/, }"

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The control connection (TCP): every message is a header and a fixed structure, little endian,
+ * reserved fields 0. The client speaks first.
+ *
+ *   client                         server
+ *   HELLO            ->            checks magic, versions, structure sizes
+ *                    <-            WELCOME: the region, how to reach it, a one-time token; or REFUSED
+ *   JOIN             ->            a new session; names a former one that touches the region no more
+ *                    <-            JOINED: session slot, serial, stamp; or REFUSED
+ *   KEEPALIVE        ->            every stamp_ms: A of each session, [STAMP]
+ *                    <-            STAMP: the newest stamp, G, whether chunks are short
+ *   RELINK           ->            the session's connection failed: destroy it, then
+ *                    <-            RELINKED
+ *   RENEW            ->            the session's write counter is spent
+ *                    <-            RENEWED: a new serial
+ *   LEAVE            ->            the session touches the region no more (no answer)
+ *   STATS            ->
+ *                    <-            STATS_TEXT: "name value" lines
+ *   PING             ->
+ *                    <-            PONG
+ */
+#ifndef RKV_PROTO_WIRE_H
+#define RKV_PROTO_WIRE_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/limits.h"
+
+#define WIRE_MAGIC UINT32_C(0x43564b52) /* "RKVC" */
+#define WIRE_VERSION 1u
+#define WIRE_DEFAULT_PORT 7440
+
+enum wire_type {
+	WIRE_HELLO = 1,
+	WIRE_WELCOME = 2,
+	WIRE_REFUSED = 3,
+	WIRE_JOIN = 4,
+	WIRE_JOINED = 5,
+	WIRE_KEEPALIVE = 6,
+	WIRE_STAMP = 7,
+	WIRE_RELINK = 8,
+	WIRE_RELINKED = 9,
+	WIRE_RENEW = 10,
+	WIRE_RENEWED = 11,
+	WIRE_LEAVE = 12,
+	WIRE_STATS = 13,
+	WIRE_STATS_TEXT = 14,
+	WIRE_PING = 15,
+	WIRE_PONG = 16,
+};
+
+struct wire_header {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;
+	uint32_t len; /* of the whole message, this header included */
+	uint32_t request; /* chosen by the client, repeated in the answer */
+};
+static_assert(sizeof(struct wire_header) == 16, "wire header");
+
+/* The sizes and versions that both sides must agree on. */
+struct wire_sizes {
+	uint32_t layout_version;
+	uint32_t superblock_len;
+	uint32_t bucket_len;
+	uint32_t block_header_len;
+	uint32_t granule;
+	uint32_t tag_bits;
+	uint32_t word_stamps;
+	uint32_t stamp_ms;
+};
+static_assert(sizeof(struct wire_sizes) == 32, "wire sizes");
+
+#define WIRE_BOOT_ID_LEN 16u
+#define WIRE_TOKEN_LEN 16u
+
+/* What a HELLO is for: a client that will join, or one that only asks (ping, stats). */
+enum wire_role { WIRE_ROLE_CLIENT = 1, WIRE_ROLE_ADMIN = 2 };
+
+struct wire_hello {
+	struct wire_header header;
+	struct wire_sizes sizes;
+	unsigned char boot_id[WIRE_BOOT_ID_LEN];
+	uint32_t role;
+	uint32_t reserved;
+	uint64_t features; /* 0: none known yet */
+};
+static_assert(sizeof(struct wire_hello) == 80, "hello");
+
+struct wire_region {
+	uint64_t tenant; /* 0 */
+	uint64_t region_id;
+	uint64_t epoch;
+	uint64_t base;
+	uint64_t len;
+	uint32_t r_key;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct wire_region) == 48, "region");
+
+struct wire_welcome {
+	struct wire_header header;
+	struct wire_sizes sizes;
+	unsigned char boot_id[WIRE_BOOT_ID_LEN];
+	unsigned char token[WIRE_TOKEN_LEN];
+	uint64_t features;
+	uint64_t stamp; /* newest */
+	uint32_t server_pid;
+	uint32_t n_regions; /* 1 */
+	char unix_path[LIMIT_PATH_MAX];
+	char verbs_address[64]; /* "" : no verbs */
+	uint32_t reserved;
+	struct wire_region region[1];
+};
+static_assert(offsetof(struct wire_welcome, unix_path) == 104, "welcome");
+static_assert(offsetof(struct wire_welcome, region) == 280, "welcome");
+static_assert(sizeof(struct wire_welcome) == 328, "welcome");
+
+struct wire_refused {
+	struct wire_header header;
+	int32_t code; /* a failure of err.h */
+	char reason[LIMIT_REASON_MAX]; /* a sentence, NUL-terminated */
+};
+static_assert(sizeof(struct wire_refused) == 420, "refused");
+
+struct wire_join {
+	struct wire_header header;
+	uint32_t former_serial; /* 0, or a session of an earlier connection that has stopped */
+	uint32_t reserved;
+};
+static_assert(sizeof(struct wire_join) == 24, "join");
+
+struct wire_joined {
+	struct wire_header header;
+	uint32_t session_slot;
+	uint32_t serial;
+	uint64_t stamp;
+};
+static_assert(sizeof(struct wire_joined) == 32, "joined");
+
+/* RELINK, RELINKED, RENEW, LEAVE carry the session; RENEWED its new serial. */
+struct wire_session {
+	struct wire_header header;
+	uint32_t session_slot;
+	uint32_t serial;
+};
+static_assert(sizeof(struct wire_session) == 24, "session");
+
+struct wire_announcement {
+	uint32_t session_slot;
+	uint32_t serial;
+	uint64_t a; /* the session's A, [STAMP] */
+};
+static_assert(sizeof(struct wire_announcement) == 16, "announcement");
+
+#define WIRE_ANNOUNCEMENTS_MAX 2048u
+
+struct wire_keepalive {
+	struct wire_header header;
+	uint32_t n;
+	uint32_t reserved;
+	struct wire_announcement session[]; /* n of them */
+};
+static_assert(sizeof(struct wire_keepalive) == 24, "keepalive");
+static_assert(sizeof(struct wire_keepalive) +
+			      WIRE_ANNOUNCEMENTS_MAX * sizeof(struct wire_announcement) <=
+		      LIMIT_MESSAGE_MAX,
+	      "keepalive fits a message");
+
+#define WIRE_STAMP_CHUNKS_SHORT UINT32_C(1) /* give back chunks with nothing in use */
+
+struct wire_stamp {
+	struct wire_header header; /* request: that of the KEEPALIVE */
+	uint64_t newest;
+	uint64_t g;
+	uint32_t flags;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct wire_stamp) == 40, "stamp");
+
+/* STATS_TEXT: the header and (len - sizeof header) bytes of text. STATS, PING, PONG: the header. */
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Counting and sweeping: census.h. A pass over the chunk table is what ends a session for good: it
+ * begins with sessions_sweep_begin and, if no CAS failed on the way, ends with sessions_sweep_end.
+ * A slice takes some milliseconds at most, so that stamps stay punctual on the largest tables.
+ */
+#include "server/census.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/err.h"
+
+#define SLICE_CHUNKS (UINT64_C(1) << 20)
+#define SLICE_GROUPS_MIN (UINT64_C(1) << 12)
+#define SLICE_GROUPS_MAX (UINT64_C(1) << 16)
+#define TAKE_TRIES 16   /* nobody else may change such a descriptor; an adopter might once */
+#define INDEX_TICKS 64u /* an index pass takes so many ticks, if its slices allow */
+
+void
+census_init(struct census *census, struct region *region, struct sessions *sessions,
+	    const struct log *log)
+{
+	memset(census, 0, sizeof(*census));
+	census->region = region;
+	census->sessions = sessions;
+	census->log = log;
+	census->n_chunks[CHUNK_FREE] = region->layout.n_chunks;
+}
+
+static bool
+owner_is_over(const struct census *census, uint64_t desc)
+{
+	return chunk_owner(desc) && !sessions_is_living(census->sessions, chunk_owner(desc));
+}
+
+/* Makes a descriptor name nobody; returns it as it is then. What its owner held becomes ORPHAN. */
+static uint64_t
+take_chunk(struct census *census, uint64_t off, uint64_t desc)
+{
+	for (int tries = 0; owner_is_over(census, desc); tries++) {
+		enum chunk_state state = chunk_state(desc);
+		uint64_t taken = chunk_next(desc, state == CHUNK_OWNED ? CHUNK_ORPHAN : state,
+					    chunk_class(desc), 0);
+		uint64_t found;
+		int rc = tries < TAKE_TRIES ? region_cas(census->region, off, desc, taken, &found)
+					    : ERR_CORRUPT;
+		if (rc) {
+			log_line(census->log, LOG_ERROR,
+				 "cannot take the chunk with the descriptor at offset %" PRIu64
+				 " from a session that is over: %s",
+				 off, err_str(rc));
+			census->failed = true;
+			return desc;
+		}
+		census->n_taken += found == desc;
+		desc = found == desc ? taken : found;
+	}
+	return desc;
+}
+
+static void
+end_chunk_pass(struct census *census)
+{
+	memcpy(census->n_chunks, census->counting, sizeof(census->n_chunks));
+	memset(census->counting, 0, sizeof(census->counting));
+	census->next_chunk = 0;
+	if (!census->failed)
+		sessions_sweep_end(census->sessions);
+}
+
+static void
+look_at_chunks(struct census *census)
+{
+	const struct layout *layout = &census->region->layout;
+	if (census->next_chunk == 0) {
+		census->failed = false;
+		sessions_sweep_begin(census->sessions);
+	}
+	for (uint64_t n = 0; n < SLICE_CHUNKS && census->next_chunk < layout->n_chunks; n++) {
+		uint64_t off = layout_desc_off(layout, census->next_chunk++);
+		uint64_t desc = take_chunk(census, off, region_word(census->region, off));
+		census->counting[chunk_state(desc) & 3]++;
+	}
+	if (census->next_chunk == layout->n_chunks)
+		end_chunk_pass(census);
+}
+
+static uint64_t
+used_in_bucket(const struct region *region, uint64_t bucket_off)
+{
+	uint64_t n = 0;
+	for (unsigned i = 1; i <= LAYOUT_BUCKET_SLOTS; i++)
+		n += !slot_is_empty(region_word(region, bucket_off + i * 8));
+	return n;
+}
+
+static void
+look_at_index(struct census *census)
+{
+	const struct layout *layout = &census->region->layout;
+	uint64_t slice = layout->n_groups / INDEX_TICKS;
+	slice = slice < SLICE_GROUPS_MIN ? SLICE_GROUPS_MIN : slice;
+	slice = slice > SLICE_GROUPS_MAX ? SLICE_GROUPS_MAX : slice;
+	for (uint64_t n = 0; n < slice && census->next_group < layout->n_groups; n++) {
+		uint64_t off = layout->index_off + census->next_group++ * LAYOUT_GROUP_LEN;
+		for (unsigned i = 0; i < LAYOUT_GROUP_LEN / LAYOUT_BUCKET_LEN; i++)
+			census->counting_used +=
+				used_in_bucket(census->region, off + i * LAYOUT_BUCKET_LEN);
+	}
+	if (census->next_group < layout->n_groups)
+		return;
+	census->n_used = census->counting_used;
+	census->counting_used = 0;
+	census->next_group = 0;
+	census->n_index_passes++;
+}
+
+void
+census_tick(struct census *census)
+{
+	look_at_chunks(census);
+	look_at_index(census);
+}
+
+void
+census_hurry(struct census *census)
+{
+	if (census->sessions->n_ending && census->next_chunk == 0)
+		look_at_chunks(census);
+}
+
+void
+census_finish_ending(struct census *census)
+{
+	/* A pass under way may have begun before the sessions ended: then one more is needed. */
+	for (int passes = 0; passes < 2 && census->sessions->n_ending;) {
+		look_at_chunks(census);
+		passes += census->next_chunk == 0;
+	}
+}
+
+bool
+census_chunks_short(const struct census *census)
+{
+	uint64_t few = census->region->layout.n_chunks / 16;
+	return census->n_chunks[CHUNK_FREE] < (few ? few : 1);
+}

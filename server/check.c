@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The checks of --check: check.h. Each tries what the start would do, as far as that leaves no trace. */
+#include "server/check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "common/err.h"
+#include "common/loop.h"
+#include "common/memory.h"
+#include "server/handout.h"
+
+#define FILES_WANTED (2 * LIMIT_CLIENTS + 64) /* a connection and a pidfd of each client */
+
+enum verdict { OK, WARN, FAIL };
+
+struct check {
+	const struct options *options;
+	FILE *out;
+	unsigned n_failed;
+};
+
+static void __attribute__((format(printf, 4, 5)))
+say(struct check *check, enum verdict verdict, const char *name, const char *format, ...)
+{
+	static const char *const words[] = {"OK  ", "WARN", "FAIL"};
+	va_list ap;
+	va_start(ap, format);
+	fprintf(check->out, "%s %s: ", words[verdict], name);
+	vfprintf(check->out, format, ap);
+	fputc('\n', check->out);
+	va_end(ap);
+	check->n_failed += verdict == FAIL;
+}
+
+/* ---- Kernel ---- */
+
+/* Keeps the sentence that the loop would log. */
+static void
+keep_line(void *arg, int level, const char *line)
+{
+	(void)level;
+	snprintf(arg, NET_REASON_MAX, "%s", line);
+}
+
+static void
+check_io_uring(struct check *check)
+{
+	char line[NET_REASON_MAX] = "out of memory";
+	const struct log log = {.sink = keep_line, .arg = line, .max_level = LOG_ERROR};
+	struct loop *loop = NULL;
+	struct utsname name = {0};
+	uname(&name);
+	int disabled = loop_setup_disabled();
+	if (loop_create(&log, &loop))
+		say(check, FAIL, "io_uring", "Linux %s, kernel.io_uring_disabled %d: %s",
+		    name.release, disabled, line);
+	else
+		say(check, OK, "io_uring", "Linux %s, kernel.io_uring_disabled %d", name.release,
+		    disabled);
+	loop_destroy(loop);
+}
+
+/* First line of a small file, or "". */
+static void
+read_line(const char *path, char *line, int len)
+{
+	FILE *file = fopen(path, "re");
+	line[0] = '\0';
+	if (file && fgets(line, len, file))
+		line[strcspn(line, "\n")] = '\0';
+	if (file)
+		fclose(file);
+}
+
+static void
+check_clock(struct check *check)
+{
+	char source[64];
+	read_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
+		  sizeof(source));
+	if (strcmp(source, "hpet") == 0 || strcmp(source, "acpi_pm") == 0 ||
+	    strcmp(source, "jiffies") == 0)
+		say(check, WARN, "clock",
+		    "%s: each look at the clock is slow: boot with a stable tsc "
+		    "(clocksource=tsc), or use a machine type that has a virtual clock",
+		    source);
+	else
+		say(check, OK, "clock", "%s", source[0] ? source : "unknown source");
+}
+
+/* ---- Memory ---- */
+
+static void
+check_memory(struct check *check)
+{
+	char reason[MEMORY_REASON_MAX];
+	uint64_t len = check->options->layout.region_len;
+	if (check->options->huge_pages == SHM_HUGE_MUST)
+		return;
+	if (memory_fits(len, reason))
+		say(check, FAIL, "memory", "%s", reason);
+	else
+		say(check, OK, "memory", "a pool of %" PRIu64 " bytes fits", len);
+}
+
+static void
+check_huge_pages(struct check *check)
+{
+	char reason[MEMORY_REASON_MAX];
+	bool must = check->options->huge_pages == SHM_HUGE_MUST;
+	if (check->options->huge_pages == SHM_HUGE_NO)
+		return;
+	if (memory_fits_huge(check->options->layout.region_len, reason))
+		say(check, must ? FAIL : WARN, "huge pages", "%s", reason);
+	else
+		say(check, OK, "huge pages", "enough pages of %" PRIu64 " bytes are free",
+		    memory_huge_page_size());
+}
+
+static void
+check_locked_memory(struct check *check)
+{
+	struct rlimit limit;
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	if (limit.rlim_max == RLIM_INFINITY)
+		say(check, OK, "locked memory", "unlimited");
+	else
+		say(check, OK, "locked memory",
+		    "RLIMIT_MEMLOCK %llu bytes; shared memory needs none, RDMA will (ulimit -l, "
+		    "LimitMEMLOCK=infinity in a systemd unit)",
+		    (unsigned long long)limit.rlim_max);
+}
+
+/* ---- Descriptors, addresses, devices ---- */
+
+static void
+check_files(struct check *check)
+{
+	struct rlimit limit;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (limit.rlim_max < FILES_WANTED)
+		say(check, WARN, "file descriptors",
+		    "RLIMIT_NOFILE %llu is enough for %llu clients of %u: raise it (ulimit -Hn, "
+		    "LimitNOFILE=%u in a systemd unit)",
+		    (unsigned long long)limit.rlim_max,
+		    (unsigned long long)(limit.rlim_max > 64 ? (limit.rlim_max - 64) / 2 : 0),
+		    LIMIT_CLIENTS, FILES_WANTED);
+	else
+		say(check, OK, "file descriptors", "RLIMIT_NOFILE %llu",
+		    (unsigned long long)limit.rlim_max);
+}
+
+static void
+check_port(struct check *check)
+{
+	char reason[NET_REASON_MAX], text[NET_TEXT_MAX];
+	struct net_address bound;
+	int fd;
+	if (net_listen(&check->options->listen, 1, &fd, &bound, reason)) {
+		say(check, FAIL, "port", "%s", reason);
+		return;
+	}
+	close(fd);
+	net_format(&bound, text);
+	say(check, OK, "port", "%s is free", text);
+}
+
+static void
+check_socket(struct check *check)
+{
+	char reason[NET_REASON_MAX];
+	const char *path = check->options->socket;
+	bool stale = false;
+	int fd;
+	if (!path[0]) {
+		say(check, OK, "unix socket", "an abstract name will be used");
+		return;
+	}
+	int rc = handout_probe(path, &stale, reason);
+	if (rc == 0 && !stale)
+		rc = net_unix_listen(path, 1, &fd, reason);
+	if (rc) {
+		say(check, FAIL, "unix socket", "%s", reason);
+		return;
+	}
+	if (!stale) {
+		close(fd);
+		handout_remove(path);
+	}
+	say(check, OK, "unix socket", "%s%s", path,
+	    stale ? ": a stale socket is there, which will be replaced" : "");
+}
+
+static void
+check_rdma(struct check *check)
+{
+	if (access("/dev/infiniband", F_OK) == 0)
+		say(check, OK, "rdma devices",
+		    "/dev/infiniband is there; this server serves the shm "
+		    "fabric");
+	else
+		say(check, OK, "rdma devices", "none (/dev/infiniband); the shm fabric needs none");
+}
+
+unsigned
+check_run(const struct options *options, FILE *out)
+{
+	static void (*const checks[])(struct check * check) = {
+		check_io_uring, check_memory, check_huge_pages, check_files, check_locked_memory,
+		check_port,     check_socket, check_clock,      check_rdma,
+	};
+	struct check check = {.options = options, .out = out};
+	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)
+		checks[i](&check);
+	return check.n_failed;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A connection: conn.h. One receive and at most one send are under way. Memory follows need: a peer
+ * that has not said how long its message is gets no more than IN_START bytes.
+ */
+#include "server/conn.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+
+#define IN_START 256u
+
+static void recv_done(struct loop_op *op, int result);
+static void send_done(struct loop_op *op, int result);
+
+#define conn_of(op, member) ((struct conn *)(void *)((char *)(op)-offsetof(struct conn, member)))
+
+/* ---- Deadlines ---- */
+
+void
+conn_queue_init(struct conn_queue *queue, unsigned timeout_ms)
+{
+	TAILQ_INIT(&queue->conns);
+	queue->timeout_ns = timeout_ms * CLOCK_NS_PER_MS;
+	queue->n_expired = 0;
+}
+
+static void
+stop_awaiting(struct conn *conn)
+{
+	if (conn->queue)
+		TAILQ_REMOVE(&conn->queue->conns, conn, entry);
+	conn->queue = NULL;
+}
+
+void
+conn_await(struct conn *conn, struct conn_queue *queue)
+{
+	stop_awaiting(conn);
+	conn->queue = queue;
+	conn->deadline_ns = clock_now_ns() + queue->timeout_ns;
+	TAILQ_INSERT_TAIL(&queue->conns, conn, entry);
+}
+
+void
+conn_queue_expire(struct conn_queue *queue, int64_t now_ns)
+{
+	struct conn *conn;
+	while ((conn = TAILQ_FIRST(&queue->conns)) && conn->deadline_ns <= now_ns)
+		conn_queue_drop_first(queue);
+}
+
+void
+conn_queue_drop_first(struct conn_queue *queue)
+{
+	struct conn *conn = TAILQ_FIRST(&queue->conns);
+	if (!conn)
+		return;
+	queue->n_expired++;
+	conn_abort(conn);
+}
+
+/* ---- Beginning and end ---- */
+
+static int
+reserve(struct conn_buffer *buffer, size_t cap)
+{
+	if (cap <= buffer->cap)
+		return 0;
+	unsigned char *bytes = realloc(buffer->bytes, cap);
+	if (!bytes)
+		return ERR_NOMEM;
+	buffer->bytes = bytes;
+	buffer->cap = cap;
+	return 0;
+}
+
+static void
+receive(struct conn *conn)
+{
+	loop_recv(conn->loop, &conn->recv, conn->fd, conn->in.bytes + conn->in.len,
+		  conn->in.cap - conn->in.len, recv_done);
+}
+
+int
+conn_open(struct conn *conn, struct loop *loop, int fd, const struct conn_events *events,
+	  struct conn_queue *queue)
+{
+	memset(conn, 0, sizeof(*conn));
+	conn->loop = loop;
+	conn->fd = fd;
+	conn->events = events;
+	int rc = reserve(&conn->in, IN_START);
+	if (rc) {
+		conn_release(conn);
+		return rc;
+	}
+	conn_await(conn, queue);
+	receive(conn);
+	return 0;
+}
+
+void
+conn_release(struct conn *conn)
+{
+	stop_awaiting(conn);
+	if (conn->fd >= 0)
+		close(conn->fd);
+	conn->fd = -1;
+	free(conn->in.bytes);
+	free(conn->waiting.bytes);
+	free(conn->sending.bytes);
+	conn->in = conn->waiting = conn->sending = (struct conn_buffer){0};
+}
+
+/* The last thing that callbacks do: the owner may free the connection here. */
+static void
+close_if_quiet(struct conn *conn)
+{
+	if (conn->state != CONN_CLOSING || !loop_is_idle(&conn->recv) || !loop_is_idle(&conn->send))
+		return;
+	conn_release(conn);
+	conn->events->closed(conn);
+}
+
+/* One of the two is under way or about to return to close_if_quiet. */
+void
+conn_abort(struct conn *conn)
+{
+	conn->state = CONN_CLOSING;
+	stop_awaiting(conn);
+	loop_cancel(conn->loop, &conn->recv);
+	loop_cancel(conn->loop, &conn->send);
+}
+
+/* ---- Sending ---- */
+
+/* Sends what waits; with nothing left, a finishing connection says so to its peer. */
+static void
+pump(struct conn *conn)
+{
+	if (conn->state == CONN_CLOSING || !loop_is_idle(&conn->send))
+		return;
+	if (conn->sent == conn->sending.len) {
+		struct conn_buffer empty = conn->sending;
+		empty.len = 0;
+		conn->sending = conn->waiting;
+		conn->waiting = empty;
+		conn->sent = 0;
+	}
+	if (conn->sending.len)
+		loop_send(conn->loop, &conn->send, conn->fd, conn->sending.bytes + conn->sent,
+			  conn->sending.len - conn->sent, send_done);
+	else if (conn->state == CONN_FINISHING && !conn->shut) {
+		conn->shut = true;
+		shutdown(conn->fd, SHUT_WR);
+	}
+}
+
+static void
+send_done(struct loop_op *op, int result)
+{
+	struct conn *conn = conn_of(op, send);
+	if (result <= 0)
+		conn_abort(conn);
+	else
+		conn->sent += (size_t)result;
+	pump(conn);
+	close_if_quiet(conn);
+}
+
+void
+conn_send(struct conn *conn, const void *bytes, size_t len)
+{
+	struct conn_buffer *waiting = &conn->waiting;
+	if (conn->state != CONN_OPEN)
+		return;
+	if (waiting->len + len > CONN_OUT_MAX || reserve(waiting, waiting->len + len)) {
+		conn_abort(conn);
+		return;
+	}
+	memcpy(waiting->bytes + waiting->len, bytes, len);
+	waiting->len += len;
+	pump(conn);
+}
+
+void
+conn_finish(struct conn *conn, struct conn_queue *queue)
+{
+	if (conn->state != CONN_OPEN)
+		return;
+	conn->state = CONN_FINISHING;
+	conn_await(conn, queue);
+	pump(conn);
+}
+
+/* ---- Receiving ---- */
+
+/* Delivers the whole messages there are; returns how many bytes the next one needs, 0: not known. */
+static size_t
+deliver(struct conn *conn)
+{
+	size_t done = 0, need = 0;
+	while (conn->state == CONN_OPEN) {
+		size_t left = conn->in.len - done;
+		need = conn->events->measure(conn, conn->in.bytes + done, left);
+		if (need == 0 || need > left)
+			break;
+		conn->events->message(conn, conn->in.bytes + done, need);
+		done += need;
+	}
+	if (conn->state != CONN_OPEN)
+		done = conn->in.len;
+	memmove(conn->in.bytes, conn->in.bytes + done, conn->in.len - done);
+	conn->in.len -= done;
+	return need;
+}
+
+static void
+recv_done(struct loop_op *op, int result)
+{
+	struct conn *conn = conn_of(op, recv);
+	if (result <= 0) {
+		conn_abort(conn);
+	} else if (conn->state != CONN_CLOSING) {
+		conn->in.len += (size_t)result;
+		size_t need = deliver(conn);
+		if (conn->state == CONN_OPEN && reserve(&conn->in, need))
+			conn_abort(conn);
+		if (conn->state != CONN_CLOSING)
+			receive(conn);
+	}
+	close_if_quiet(conn);
+}

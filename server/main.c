@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kv-server: start and stop.
+ *
+ *   options -> sockets bound -> region reserved and formatted -> loop runs -> "ready"
+ *   SIGTERM, SIGINT -> connections closed -> pool declared dead -> port given up -> exit 0
+ *
+ * Sockets are bound first, because that fails at once and reserving memory may take a while; they are
+ * closed last, so that the next server cannot serve before this one's memory has ceased to count.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/err.h"
+#include "common/loop.h"
+#include "server/check.h"
+#include "server/service.h"
+#include "server/notify.h"
+#include "server/options.h"
+#include "server/region.h"
+#include "server/release.h"
+
+#define EXIT_USAGE 2
+#define BACKLOG 1024
+
+struct program {
+	struct options options;
+	struct log log;
+	struct loop *loop;
+	struct region region;
+	struct service *service;
+	int tcp_fd;
+	int unix_fd;
+	struct net_address bound;
+	int signal_fd;
+	struct loop_op signal_op;
+};
+
+/* ---- Signals ---- */
+
+static void
+exit_at_once(int signal)
+{
+	_exit(128 + signal);
+}
+
+/* The first signal stops the loop; from then on the next one ends the process on the spot. */
+static void
+signal_done(struct loop_op *op, int result)
+{
+	struct program *p = (void *)((char *)op - offsetof(struct program, signal_op));
+	struct signalfd_siginfo info;
+	struct sigaction action = {.sa_handler = exit_at_once};
+	if (result == -ECANCELED || read(p->signal_fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	log_line(&p->log, LOG_INFO, "stopping (%s)", strsignal((int)info.ssi_signo));
+	notify_send("STOPPING=1");
+	loop_stop(p->loop);
+}
+
+static int
+watch_signals(struct program *p)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	p->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
+	if (p->signal_fd < 0) {
+		log_line(&p->log, LOG_ERROR, "signalfd: %s", strerror(errno));
+		return err_from_errno(errno);
+	}
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	loop_poll(p->loop, &p->signal_op, p->signal_fd, POLLIN, signal_done);
+	return 0;
+}
+
+/* ---- Start ---- */
+
+/* As many descriptors as we may have: two for each client. */
+static void
+raise_file_limit(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int
+bind_sockets(struct program *p)
+{
+	char reason[NET_REASON_MAX];
+	char *path = p->options.socket;
+	int rc = net_listen(&p->options.listen, BACKLOG, &p->tcp_fd, &p->bound, reason);
+	if (rc == 0 && !path[0])
+		snprintf(path, sizeof(p->options.socket), "@rkv-%d-%u", (int)getpid(),
+			 p->bound.port);
+	if (rc == 0)
+		rc = handout_listen(path, &p->unix_fd, reason);
+	if (rc)
+		log_line(&p->log, LOG_ERROR, "%s", reason);
+	return rc;
+}
+
+/* One line with one call, for whoever waits for it. */
+static void
+say_ready(const struct program *p)
+{
+	const struct layout *layout = &p->region.layout;
+	char text[NET_TEXT_MAX];
+	net_format(&p->bound, text);
+	printf("kv-server: ready on %s, pool %" PRIu64 " bytes, %" PRIu64 " chunks of %" PRIu64
+	       " bytes, index %" PRIu64 " slots, fabric shm, socket %s\n",
+	       text, layout->region_len, layout->n_chunks, layout->chunk_size,
+	       layout->n_groups * LAYOUT_GROUP_SLOTS, p->options.socket);
+	fflush(stdout);
+	notify_send("READY=1");
+}
+
+static int
+start(struct program *p)
+{
+	raise_file_limit();
+	int rc = loop_create(&p->log, &p->loop);
+	if (rc == 0)
+		rc = bind_sockets(p);
+	if (rc == 0)
+		rc = region_create(&p->region, &p->options, &p->log);
+	if (rc == 0)
+		rc = watch_signals(p);
+	if (rc)
+		return rc;
+	const struct service_setup setup = {
+		.loop = p->loop,
+		.log = &p->log,
+		.region = &p->region,
+		.tcp_fd = p->tcp_fd,
+		.unix_fd = p->unix_fd,
+		.unix_path = p->options.socket,
+	};
+	return service_create(&setup, &p->service);
+}
+
+/* ---- Stop ---- */
+
+static void
+close_if_open(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void
+stop(struct program *p)
+{
+	if (p->unix_fd >= 0)
+		handout_remove(p->options.socket);
+	loop_destroy(p->loop);
+	service_destroy(p->service);
+	region_destroy(&p->region);
+	close_if_open(p->tcp_fd);
+	close_if_open(p->unix_fd);
+	close_if_open(p->signal_fd);
+}
+
+static int
+serve(const struct options *options)
+{
+	struct program p = {
+		.options = *options,
+		.log = {.sink = log_to_stderr,
+			.arg = (void *)(uintptr_t) "kv-server",
+			.max_level = options->log_level},
+		.tcp_fd = -1,
+		.unix_fd = -1,
+		.signal_fd = -1,
+	};
+	int rc = start(&p);
+	if (rc == 0) {
+		say_ready(&p);
+		rc = loop_run(p.loop);
+	}
+	stop(&p);
+	return rc ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int
+main(int argc, char *argv[])
+{
+	static struct options options;
+	char reason[NET_REASON_MAX];
+	(void)argc;
+	signal(SIGPIPE, SIG_IGN);
+	if (options_parse(&options, argv, reason)) {
+		fprintf(stderr, "kv-server: %s\n", reason);
+		return EXIT_USAGE;
+	}
+	switch (options.action) {
+	case OPTIONS_HELP:
+		options_help(stdout);
+		return EXIT_SUCCESS;
+	case OPTIONS_VERSION:
+		printf("kv-server %s\n", release_version);
+		return EXIT_SUCCESS;
+	case OPTIONS_CHECK:
+		return check_run(&options, stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+	case OPTIONS_SERVE:
+		return serve(&options);
+	}
+	return EXIT_FAILURE;
+}

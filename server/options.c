@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Options: options.h. One table says everything about an option: name, what its value looks like,
+ * default, help, and the function that takes the value. The command line is read twice: first for
+ * --config, whose file is then applied, and again for everything.
+ */
+#include "server/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/log.h"
+#include "proto/wire.h"
+
+#define POOL_DEFAULT (UINT64_C(1) << 30)
+#define LINE_SHOWN 64 /* of a bad line or value, in a message */
+
+struct option {
+	const char *name;
+	const char *value; /* what it looks like; NULL: a switch */
+	const char *fallback;
+	const char *help;
+	bool file_too; /* also in the configuration file */
+	/* 0, or ERR_INVALID with what is wrong about the value in reason. */
+	int (*take)(struct options *options, const char *value, char *reason);
+};
+
+static int __attribute__((format(printf, 2, 3))) invalid(char *reason, const char *format, ...)
+{
+	va_list ap;
+	va_start(ap, format);
+	vsnprintf(reason, NET_REASON_MAX, format, ap);
+	va_end(ap);
+	return ERR_INVALID;
+}
+
+/* ---- Values ---- */
+
+/* A number with an optional suffix K, M or G (powers of 1024). */
+static bool
+parse_size(const char *text, uint64_t *ret_size)
+{
+	char *end;
+	if (!isdigit((unsigned char)text[0]))
+		return false;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	if (errno)
+		return false;
+	static const char suffixes[] = "KMG";
+	const char *suffix = *end ? strchr(suffixes, toupper((unsigned char)*end)) : NULL;
+	unsigned shift = suffix ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
+	if (end[suffix != NULL] || n > UINT64_MAX >> shift)
+		return false;
+	*ret_size = (uint64_t)n << shift;
+	return true;
+}
+
+static int
+take_listen(struct options *options, const char *value, char *reason)
+{
+	unsigned n;
+	int rc = net_parse(value, WIRE_DEFAULT_PORT, &options->listen, 1, &n, reason);
+	if (rc == 0 && n != 1)
+		rc = invalid(reason, "one address is wanted, not %u", n);
+	return rc;
+}
+
+static int
+take_pool_size(struct options *options, const char *value, char *reason)
+{
+	if (!parse_size(value, &options->pool_size) || options->pool_size < LIMIT_REGION_MIN ||
+	    options->pool_size > LIMIT_REGION_MAX)
+		return invalid(reason, "a size from 1M to 256G is wanted (suffixes K, M, G)");
+	return 0;
+}
+
+static int
+take_index_slots(struct options *options, const char *value, char *reason)
+{
+	if (!parse_size(value, &options->index_slots) ||
+	    options->index_slots > LIMIT_REGION_MAX / sizeof(uint64_t))
+		return invalid(reason,
+			       "a number from 1 to 32G is wanted (suffixes K, M, G), or 0 for "
+			       "one per %u bytes of heap",
+			       LIMIT_HEAP_BYTES_PER_SLOT);
+	return 0;
+}
+
+static int
+take_chunk_size(struct options *options, const char *value, char *reason)
+{
+	uint64_t size;
+	if (!parse_size(value, &size) ||
+	    (size && (size < LIMIT_CHUNK_MIN || size > LIMIT_CHUNK_MAX || (size & (size - 1)))))
+		return invalid(reason,
+			       "a power of two from 4K to 64M is wanted (suffixes K, M), or 0 "
+			       "for one that suits the pool");
+	options->chunk_size = size;
+	return 0;
+}
+
+static int
+take_huge_pages(struct options *options, const char *value, char *reason)
+{
+	static const char *const words[] = {
+		[SHM_HUGE_NO] = "no", [SHM_HUGE_TRY] = "try", [SHM_HUGE_MUST] = "must"};
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (strcmp(value, words[i]) == 0) {
+			options->huge_pages = (enum shm_huge)i;
+			return 0;
+		}
+	}
+	return invalid(reason, "no, try or must is wanted");
+}
+
+static int
+take_socket(struct options *options, const char *value, char *reason)
+{
+	struct sockaddr_un address;
+	socklen_t len;
+	if (net_unix_address(value, &address, &len) || strlen(value) >= sizeof(options->socket))
+		return invalid(reason,
+			       "a path of 1 to %u bytes is wanted, or @name for the abstract "
+			       "namespace",
+			       LIMIT_PATH_MAX - 1);
+	snprintf(options->socket, sizeof(options->socket), "%s", value);
+	return 0;
+}
+
+static int
+take_log_level(struct options *options, const char *value, char *reason)
+{
+	static const char *const words[] = {[LOG_ERROR] = "error",
+					    [LOG_WARN] = "warn",
+					    [LOG_INFO] = "info",
+					    [LOG_DEBUG] = "debug"};
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (strcmp(value, words[i]) == 0) {
+			options->log_level = (int)i;
+			return 0;
+		}
+	}
+	return invalid(reason, "error, warn, info or debug is wanted");
+}
+
+static int
+take_check(struct options *options, const char *value, char *reason)
+{
+	(void)value;
+	(void)reason;
+	options->action = OPTIONS_CHECK;
+	return 0;
+}
+
+/* --config is read before everything else; here it only has to be a name. */
+static int
+take_config(struct options *options, const char *value, char *reason)
+{
+	(void)options;
+	return value[0] ? 0 : invalid(reason, "the path of a file is wanted");
+}
+
+static int
+take_version(struct options *options, const char *value, char *reason)
+{
+	(void)value;
+	(void)reason;
+	options->action = OPTIONS_VERSION;
+	return 0;
+}
+
+static int
+take_help(struct options *options, const char *value, char *reason)
+{
+	(void)value;
+	(void)reason;
+	options->action = OPTIONS_HELP;
+	return 0;
+}
+
+static const struct option table[] = {
+	{"listen", "HOST:PORT", "127.0.0.1:7440",
+	 "address of the control port; [ADDRESS]:PORT for IPv6; port 0: a free one", true,
+	 take_listen},
+	{"pool-size", "SIZE", "1G", "memory that clients share, 1M to 256G", true, take_pool_size},
+	{"index-slots", "N", "0", "keys the index has room for; 0: one per 256 bytes of heap", true,
+	 take_index_slots},
+	{"chunk-size", "SIZE", "0",
+	 "power of two, 4K to 64M, the largest value; 0: suits the pool, at most 1M", true,
+	 take_chunk_size},
+	{"huge-pages", "no|try|must", "no", "back the pool with huge pages", true, take_huge_pages},
+	{"socket", "PATH", "@rkv-PID-PORT",
+	 "unix socket that hands out the pool; @NAME: abstract, without a file", true, take_socket},
+	{"log-level", "LEVEL", "info", "error, warn, info or debug; to standard error", true,
+	 take_log_level},
+	{"config", "FILE", NULL, "options, one `name = value` a line", false, take_config},
+	{"check", NULL, NULL, "say what would limit a start, and how to lift it", false,
+	 take_check},
+	{"version", NULL, NULL, "print the version", false, take_version},
+	{"help", NULL, NULL, "print this", false, take_help},
+};
+#define N_OPTIONS (sizeof(table) / sizeof(*table))
+
+static const struct option *
+find(const char *name, size_t len)
+{
+	for (size_t i = 0; i < N_OPTIONS; i++)
+		if (strlen(table[i].name) == len && memcmp(table[i].name, name, len) == 0)
+			return &table[i];
+	return NULL;
+}
+
+void
+options_help(FILE *out)
+{
+	fprintf(out, "Usage: kv-server [OPTION]...\n"
+		     "Serves a pool of memory that clients read and write one-sided.\n\n");
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		const struct option *o = &table[i];
+		fprintf(out, "  --%s%s%s\n        %s", o->name, o->value ? " " : "",
+			o->value ? o->value : "", o->help);
+		if (o->fallback)
+			fprintf(out, " (default %s)", o->fallback);
+		fprintf(out, "\n");
+	}
+	fprintf(out,
+		"\nSizes take the suffixes K, M and G. Exit code: 0 after SIGTERM, 1 if serving "
+		"fails, 2 for a bad option.\n");
+}
+
+/* ---- The file ---- */
+
+static char *
+trim(char *text)
+{
+	while (isspace((unsigned char)*text))
+		text++;
+	char *end = text + strlen(text);
+	while (end > text && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	return text;
+}
+
+/* One line, len bytes and a NUL. */
+static int
+take_line(struct options *options, char *line, size_t len, char *reason)
+{
+	char why[NET_REASON_MAX];
+	if (strlen(line) != len)
+		return invalid(reason, "a NUL byte in a text file");
+	char *name = trim(line);
+	if (name[0] == '\0' || name[0] == '#')
+		return 0;
+	char *value = strchr(name, '=');
+	if (!value)
+		return invalid(reason, "`%.*s`: `name = value` is wanted", LINE_SHOWN, name);
+	*value++ = '\0';
+	name = trim(name);
+	value = trim(value);
+	const struct option *option = find(name, strlen(name));
+	if (!option)
+		return invalid(reason, "`%.*s` is not an option (--help lists them)", LINE_SHOWN,
+			       name);
+	if (!option->file_too)
+		return invalid(reason, "`%s` is an option of the command line only", name);
+	if (option->take(options, value, why))
+		return invalid(reason, "%s = %.*s: %.300s", name, LINE_SHOWN, value, why);
+	return 0;
+}
+
+static int
+take_file(struct options *options, const char *path, char *reason)
+{
+	char *line = NULL, why[NET_REASON_MAX];
+	size_t cap = 0;
+	int rc = 0;
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return invalid(reason, "--config %.200s: %s", path, strerror(errno));
+	for (unsigned number = 1; rc == 0; number++) {
+		ssize_t len = getline(&line, &cap, file);
+		if (len < 0)
+			break;
+		rc = take_line(options, line, (size_t)len, why);
+		if (rc)
+			invalid(reason, "%.100s:%u: %.380s", path, number, why);
+	}
+	if (rc == 0 && ferror(file))
+		rc = invalid(reason, "--config %.200s: it cannot be read: %s", path,
+			     strerror(errno));
+	free(line);
+	fclose(file);
+	return rc;
+}
+
+/* ---- The command line ---- */
+
+/* The option at argv[*i] and its value ("" for a switch); moves *i behind both. */
+static int
+next_argument(char *const argv[], int *i, const struct option **ret_option, const char **ret_value,
+	      char *reason)
+{
+	const char *arg = argv[(*i)++];
+	if (strncmp(arg, "--", 2) != 0 || arg[2] == '\0')
+		return invalid(reason, "`%.*s` is not an option (--help lists them)", LINE_SHOWN,
+			       arg);
+	size_t len = strcspn(arg + 2, "=");
+	const struct option *option = find(arg + 2, len);
+	if (!option)
+		return invalid(reason, "`%.*s` is not an option (--help lists them)", LINE_SHOWN,
+			       arg);
+	const char *value = arg[2 + len] == '=' ? arg + 3 + len : NULL;
+	if (!option->value && value)
+		return invalid(reason, "--%s takes no value", option->name);
+	if (option->value && !value) {
+		if (!argv[*i])
+			return invalid(reason, "--%s needs a value: %s", option->name,
+				       option->value);
+		value = argv[(*i)++];
+	}
+	*ret_option = option;
+	*ret_value = value ? value : "";
+	return 0;
+}
+
+static int
+take_config_of(struct options *options, char *const argv[], char *reason)
+{
+	const struct option *option;
+	const char *value, *path = NULL;
+	for (int i = 1; argv[i];) {
+		int rc = next_argument(argv, &i, &option, &value, reason);
+		if (rc)
+			return rc;
+		if (option->take == take_config)
+			path = value;
+	}
+	return path && path[0] ? take_file(options, path, reason) : 0;
+}
+
+static int
+take_arguments(struct options *options, char *const argv[], char *reason)
+{
+	const struct option *option;
+	const char *value;
+	char why[NET_REASON_MAX];
+	for (int i = 1; argv[i];) {
+		int rc = next_argument(argv, &i, &option, &value, reason);
+		if (rc)
+			return rc;
+		if (option->take(options, value, why))
+			return invalid(reason, "--%s %.*s: %.300s", option->name, LINE_SHOWN, value,
+				       why);
+	}
+	return 0;
+}
+
+/* ---- Together ---- */
+
+/* Computes the layout, and so finds out whether the sizes go together. */
+static int
+plan(struct options *options, char *reason)
+{
+	uint64_t len = options->pool_size / LAYOUT_PAGE * LAYOUT_PAGE;
+	uint64_t slots_max = len / LAYOUT_GROUP_LEN * LAYOUT_GROUP_SLOTS / 2;
+	if (options->index_slots > slots_max)
+		return invalid(reason,
+			       "--index-slots %" PRIu64 ": a pool of %" PRIu64
+			       " bytes has room for 1 to %" PRIu64
+			       ": lower it or raise --pool-size",
+			       options->index_slots, len, slots_max);
+	if (!layout_plan(&options->layout, len, options->index_slots, options->chunk_size))
+		return invalid(reason,
+			       "a pool of %" PRIu64 " bytes has no room for the index and %u "
+			       "chunks of %" PRIu64
+			       " bytes: raise --pool-size, or lower --chunk-size "
+			       "or --index-slots",
+			       len, LIMIT_CHUNKS_MIN, options->layout.chunk_size);
+	return 0;
+}
+
+int
+options_parse(struct options *options, char *const argv[], char ret_reason[NET_REASON_MAX])
+{
+	*options = (struct options){
+		.listen = {.host = "127.0.0.1", .port = WIRE_DEFAULT_PORT},
+		.pool_size = POOL_DEFAULT,
+		.log_level = LOG_INFO,
+	};
+	int rc = take_config_of(options, argv, ret_reason);
+	if (rc == 0)
+		rc = take_arguments(options, argv, ret_reason);
+	if (rc == 0)
+		rc = plan(options, ret_reason);
+	return rc;
+}

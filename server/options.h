@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kv-server's options: the same names on the command line (`--pool-size 1G`, `--pool-size=1G`) and in
+ * the configuration file (`pool-size = 1G`). The command line counts more; of several, the last.
+ */
+#ifndef RKV_SERVER_OPTIONS_H
+#define RKV_SERVER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/fabric_shm.h"
+#include "common/net.h"
+#include "proto/layout.h"
+
+enum options_action { OPTIONS_SERVE, OPTIONS_CHECK, OPTIONS_VERSION, OPTIONS_HELP };
+
+struct options {
+	enum options_action action;
+	struct net_address listen;
+	uint64_t pool_size;   /* bytes */
+	uint64_t index_slots; /* 0: one per 256 bytes of heap */
+	uint64_t chunk_size;  /* bytes; 0: by pool size */
+	enum shm_huge huge_pages;
+	char socket[LIMIT_PATH_MAX]; /* "": an abstract name of our own */
+	int log_level;
+	struct layout layout; /* the plan that follows from the sizes */
+};
+
+/*
+ * Reads the command line (argv as main gets it) and the file it names. Failure: ERR_INVALID; ret_reason has a sentence with
+ * the allowed range.
+ */
+int options_parse(struct options *options, char *const argv[], char ret_reason[NET_REASON_MAX]);
+
+/* What --help says. */
+void options_help(FILE *out);
+
+#endif

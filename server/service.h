@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The control connections: proto/wire.h as the server speaks it. It owns the clients, the sessions,
+ * the census and the unix socket; no GET and no PUT comes near it.
+ *
+ * A *client* is one control connection and, once it presented its token on the unix socket, the
+ * process behind it. It outlives the connection while its sessions linger, [DEAD].
+ */
+#ifndef RKV_SERVER_SERVICE_H
+#define RKV_SERVER_SERVICE_H
+
+#include "common/loop.h"
+#include "common/net.h"
+#include "proto/wire.h"
+#include "server/census.h"
+#include "server/conn.h"
+#include "server/handout.h"
+#include "server/region.h"
+#include "server/sessions.h"
+
+struct service {
+	struct loop *loop;
+	const struct log *log;
+	struct region *region;
+	struct sessions sessions;
+	struct census census;
+	struct handout handout;
+	struct loop_listener listener;
+	struct loop_op tick;
+	struct conn_queue greeting; /* must say who they are, or take a refusal */
+	struct conn_queue talking;  /* must say something now and then */
+	LIST_HEAD(, client) clients;
+	unsigned n_connections;
+	unsigned n_clients; /* connections past their HELLO */
+	unsigned char boot_id[WIRE_BOOT_ID_LEN];
+	char unix_path[LIMIT_PATH_MAX];
+	int64_t started_ns;
+	int64_t logged_ns;
+	uint64_t n_accepted;
+	uint64_t n_welcomed;
+	uint64_t n_handshakes_refused;
+	uint64_t n_garbage;
+	uint64_t n_messages;
+};
+
+/* What it is given; all of it, the listening sockets too, stays the caller's. */
+struct service_setup {
+	struct loop *loop;
+	const struct log *log;
+	struct region *region;
+	int tcp_fd;
+	int unix_fd;
+	const char *unix_path;
+};
+
+/* Begins to serve when the loop runs. Failures: ERR_NOMEM, ERR_CONN. */
+int service_create(const struct service_setup *setup, struct service **ret_service);
+
+/* After the loop has ended. NULL is nothing. */
+void service_destroy(struct service *service);
+
+#endif

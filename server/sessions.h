@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sessions and stamps as a pure state machine: no socket, no clock, no region but the word that
+ * holds the next serial. [STAMP], [DEAD].
+ *
+ *   free --join--> living --leave, former_serial, process gone--> ending --sweep--> free
+ *
+ * A session counts for G while it is living or ending. It is ending until a complete look at the
+ * chunk table, begun after its end, found (or left) no descriptor that names its slot: only then is
+ * the slot number issued again. The *owner* of sessions is a client process as the server sees it:
+ * one control connection, and the process behind it once it took the pool. A connection that closes
+ * does not end the sessions of a process that may have the pool mapped: they linger until the process
+ * is gone or names them as finished.
+ */
+#ifndef RKV_SERVER_SESSIONS_H
+#define RKV_SERVER_SESSIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "proto/limits.h"
+
+/* A lag of A behind the newest stamp that no healthy session has: T_WORD and a second or so. */
+#define SESSIONS_LAG_MAX (LIMIT_WORD_STAMPS + 10u)
+
+enum session_state { SESSION_FREE, SESSION_LIVING, SESSION_ENDING };
+
+struct session_owner {
+	pid_t pid;      /* of the process that took the pool; 0: unknown to us */
+	bool mapped;    /* it took the pool, and may touch the region until it is gone */
+	bool connected; /* its control connection is open */
+	unsigned n_sessions;
+	LIST_HEAD(, session) sessions;
+};
+
+struct session {
+	enum session_state state;
+	bool in_sweep; /* it ended before the sweep under way began */
+	uint32_t slot;
+	uint32_t serial;
+	uint32_t
+		renewed_from; /* the serial before, or 0: a client may not know yet of its renewal */
+	uint64_t a;
+	struct session_owner *owner; /* NULL when ending */
+	LIST_ENTRY(session) entry;
+};
+
+struct sessions {
+	uint64_t next_serial;
+	uint64_t *published_serial; /* its copy in the superblock, where clients could write */
+	uint64_t newest;            /* stamp */
+	uint64_t g;
+	unsigned n_at_g; /* sessions whose A is g; 0: g must be computed again */
+	unsigned n_living;
+	unsigned n_ending;
+	uint64_t n_joined;
+	uint64_t n_left;
+	uint64_t n_died; /* ended in another way than by LEAVE */
+	uint32_t last_slot;
+	struct session slot[LIMIT_SESSIONS + 1]; /* 0 is none */
+};
+
+/*
+ * superblock_serial: the superblock's next serial, which is kept current there. first_stamp: newer
+ * than any stamp this epoch has seen.
+ */
+void sessions_init(struct sessions *s, uint64_t *superblock_serial, uint64_t first_stamp);
+
+/* A new stamp. */
+void sessions_tick(struct sessions *s);
+
+/* G: the smallest A of all that count; the newest stamp if none does. Never falls. */
+uint64_t sessions_g(struct sessions *s);
+
+/* Pid of the process whose session holds G back more than T_WORD explains; 0 if none does. */
+pid_t sessions_holder_pid(const struct sessions *s);
+
+/* Sessions of processes without a control connection. */
+unsigned sessions_lingering(const struct sessions *s);
+
+/*
+ * A new session, which counts from the newest stamp. Failure: ERR_NOMEM: no slot, or no serial, is
+ * left; ret_reason says which.
+ */
+int sessions_join(struct sessions *s, struct session_owner *owner, struct session **ret_session,
+		  const char **ret_reason);
+
+/* The owner's living session with this slot and serial, or NULL. */
+struct session *sessions_find(struct sessions *s, const struct session_owner *owner, uint32_t slot,
+			      uint32_t serial);
+
+/*
+ * The living session with this serial, if `owner` may declare it finished: it is of the same
+ * connection, of the same process, or of a connection that is closed. Else NULL.
+ */
+struct session *sessions_find_former(struct sessions *s, const struct session_owner *owner,
+				     uint32_t serial);
+
+/* Takes the announced A, unless it would fall or is newer than the newest stamp. */
+void sessions_announce(struct sessions *s, struct session *session, uint64_t a);
+
+/* A new serial for the session. Failure: ERR_NOMEM, as sessions_join. */
+int sessions_renew(struct sessions *s, struct session *session, const char **ret_reason);
+
+/* Ends a session; in_order: by LEAVE. */
+void sessions_end(struct sessions *s, struct session *session, bool in_order);
+
+/* The control connection closed: sessions end if the process never took the pool, else linger. */
+void sessions_disconnected(struct sessions *s, struct session_owner *owner);
+
+/* The process is gone: all its sessions end. */
+void sessions_process_gone(struct sessions *s, struct session_owner *owner);
+
+/* May a chunk be owned by this slot? */
+bool sessions_is_living(const struct sessions *s, uint32_t slot);
+
+/*
+ * Brackets a complete look at the chunk table that freed every descriptor naming a slot that is not
+ * living. After the end, sessions that were ending at the beginning are free. A look that failed is
+ * begun again instead.
+ */
+void sessions_sweep_begin(struct sessions *s);
+void sessions_sweep_end(struct sessions *s);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* See shm_pair.h. */
+#include "tests/fabric/shm_pair.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/net.h"
+
+int64_t
+shm_deadline_ns(void)
+{
+	return clock_now_ns() + CONF_WAIT_NS;
+}
+
+static void *
+serve(void *arg)
+{
+	struct shm_server *server = arg;
+	for (;;) {
+		unsigned char token[SHM_REQUEST_LEN];
+		int fd = accept(server->listen_fd, NULL, NULL);
+		if (fd < 0)
+			return NULL; /* shut down */
+		if (recv(fd, token, sizeof(token), MSG_WAITALL) == (ssize_t)sizeof(token) &&
+		    memcmp(token, server->offer.token, sizeof(token)) == 0)
+			shm_pool_send(server->pool, fd);
+		close(fd);
+	}
+}
+
+int
+shm_server_start(struct shm_server *server, uint64_t len)
+{
+	static atomic_uint n_servers;
+	const struct log log = {.sink = log_to_stderr, .arg = (void *)(uintptr_t) "# test"};
+	char reason[NET_REASON_MAX];
+	memset(server, 0, sizeof(*server));
+	int r = shm_pool_create(len, SHM_HUGE_NO, &log, &server->pool);
+	if (r)
+		return r;
+	server->offer.len = len;
+	memset(server->offer.token, 0x5a, sizeof(server->offer.token));
+	snprintf(server->offer.unix_path, sizeof(server->offer.unix_path), "@rkv-test-%d-%u",
+		 getpid(), atomic_fetch_add(&n_servers, 1));
+	r = net_unix_listen(server->offer.unix_path, 16, &server->listen_fd, reason);
+	if (r == 0 && pthread_create(&server->thread, NULL, serve, server)) {
+		close(server->listen_fd);
+		r = ERR_NOMEM;
+	}
+	if (r)
+		shm_pool_destroy(server->pool);
+	return r;
+}
+
+void
+shm_server_stop(struct shm_server *server)
+{
+	shutdown(server->listen_fd, SHUT_RDWR);
+	pthread_join(server->thread, NULL);
+	close(server->listen_fd);
+	shm_pool_destroy(server->pool);
+}
+
+static void
+pair_close(struct conf_pair *pair)
+{
+	for (unsigned i = 0; i < CONF_ENDPOINTS_MAX; i++)
+		fab_disconnect(pair->ep[i]);
+	fab_region_close(pair->region);
+	fab_close(pair->fab);
+	shm_server_stop(pair->own);
+	free(pair->own);
+}
+
+static int
+pair_open(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
+{
+	struct conf_pair pair = {0};
+	struct shm_server *server = calloc(1, sizeof(*server));
+	if (!server)
+		return ERR_NOMEM;
+	int r = shm_server_start(server, len);
+	if (r) {
+		free(server);
+		return r;
+	}
+	pair.own = server;
+	r = shm_open_fabric(&pair.fab);
+	if (!r)
+		r = fab_region_open(pair.fab, &server->offer, shm_deadline_ns(), &pair.region);
+	for (unsigned i = 0; i < n && !r; i++)
+		r = fab_connect(pair.region, depth, shm_deadline_ns(), &pair.ep[i]);
+	if (r) {
+		pair_close(&pair);
+		return r;
+	}
+	*ret_pair = pair;
+	return 0;
+}
+
+const struct conf_factory shm_factory = {"shm", pair_open, pair_close};

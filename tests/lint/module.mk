@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: BSD-2-Clause
+lint_TESTS += tests/lint/format tests/lint/headers tests/lint/includes tests/lint/install \
+	tests/lint/ordering tests/lint/runner tests/lint/symbols tests/lint/text tests/lint/tree

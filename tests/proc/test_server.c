@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* kv-server as a program: options, configuration file, --check, ready, signals, restart. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/proc/raw.h"
+
+#define SMALL "--pool-size", "8M"
+
+static char directory[] = "/tmp/rkv-test-XXXXXX";
+
+static int
+make_directory(void **state)
+{
+	(void)state;
+	return mkdtemp(directory) ? 0 : -1;
+}
+
+static int
+remove_directory(void **state)
+{
+	(void)state;
+	return rmdir(directory);
+}
+
+static const char *
+in_directory(const char *name)
+{
+	static char path[2][128];
+	static int turn;
+	turn = !turn;
+	snprintf(path[turn], sizeof(path[turn]), "%s/%s", directory, name);
+	return path[turn];
+}
+
+static void
+write_file(const char *path, const char *text, size_t len)
+{
+	FILE *file = fopen(path, "we");
+	assert_non_null(file);
+	assert_int_equal(fwrite(text, 1, len, file), len);
+	fclose(file);
+}
+
+/* ---- Options ---- */
+
+/* The program ends with this code, and says all of these on standard error. */
+static void
+expect_exit(const char *const args[], int code, const char *const parts[])
+{
+	struct proc *proc = proc_run("kv-server", args, NULL);
+	const char *text = proc_text(proc, PROC_ERR, NULL);
+	if (proc->exit_code != code)
+		fail_msg("%s: exit code %d, not %d: %s", args[0], proc->exit_code, code, text);
+	for (size_t i = 0; parts[i]; i++)
+		if (!strstr(text, parts[i]))
+			fail_msg("%s %s: no `%s` in: %s", args[0], args[1] ? args[1] : "", parts[i],
+				 text);
+	proc_free(proc);
+}
+
+static void
+bad_options_name_the_allowed_range(void **state)
+{
+	static const struct {
+		const char *args[5];
+		const char *parts[4];
+	} cases[] = {
+		{{"--pool-size", "12Q"}, {"--pool-size 12Q", "1M to 256G"}},
+		{{"--pool-size", "1023K"}, {"1M to 256G"}},
+		{{"--pool-size", "257G"}, {"1M to 256G"}},
+		{{"--pool-size", "-1"}, {"1M to 256G"}},
+		{{"--pool-size", "1.5G"}, {"1M to 256G"}},
+		{{"--pool-size", ""}, {"1M to 256G"}},
+		{{"--pool-size", "1GG"}, {"1M to 256G"}},
+		{{"--pool-size", "99999999999999999999"}, {"1M to 256G"}},
+		{{"--pool-size", "17179869185G"}, {"1M to 256G"}},
+		{{"--pool-size"}, {"--pool-size needs a value", "SIZE"}},
+		{{"--pool-size="}, {"1M to 256G"}},
+		{{"--index-slots", "x"}, {"--index-slots x", "1 to 32G"}},
+		{{"--index-slots", "33G"}, {"1 to 32G"}},
+		{{"--index-slots", "1M", "--pool-size", "8M"},
+		 {"1048576", "1 to 458", "--pool-size"}},
+		{{"--chunk-size", "5000"}, {"power of two", "4K to 64M"}},
+		{{"--chunk-size", "2K"}, {"4K to 64M"}},
+		{{"--chunk-size", "128M"}, {"4K to 64M"}},
+		{{"--chunk-size", "4M", "--pool-size", "8M"}, {"4 chunks", "lower --chunk-size"}},
+		{{"--huge-pages", "maybe"}, {"no, try or must"}},
+		{{"--log-level", "loud"}, {"error, warn, info or debug"}},
+		{{"--listen", "127.0.0.1:70000"}, {"--listen 127.0.0.1:70000"}},
+		{{"--listen", "::1"}, {"--listen ::1", "["}},
+		{{"--listen", "127.0.0.1:1,127.0.0.1:2"}, {"one address"}},
+		{{"--listen", ""}, {"--listen"}},
+		{{"--socket", ""}, {"--socket", "1 to 107"}},
+		{{"--config", ""}, {"--config", "path"}},
+		{{"--config", "/nonexistent/file"}, {"/nonexistent/file", "No such file"}},
+		{{"--poolsize", "1G"}, {"`--poolsize` is not an option"}},
+		{{"--pool", "1G"}, {"`--pool` is not an option"}},
+		{{"--check=1"}, {"--check takes no value"}},
+		{{"1G"}, {"`1G` is not an option"}},
+		{{"--"}, {"`--` is not an option"}},
+		{{""}, {"`` is not an option"}},
+		{{"-p", "1G"}, {"`-p` is not an option"}},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		expect_exit(cases[i].args, 2, cases[i].parts);
+}
+
+static void
+a_socket_path_that_is_too_long_is_refused(void **state)
+{
+	char path[200];
+	(void)state;
+	memset(path, 'x', sizeof(path) - 1);
+	path[sizeof(path) - 1] = '\0';
+	expect_exit((const char *[]){"--socket", path, NULL}, 2,
+		    (const char *[]){"1 to 107 bytes", NULL});
+}
+
+static void
+bad_lines_of_the_file_are_named(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t len; /* 0: up to the NUL */
+		const char *parts[4];
+	} cases[] = {
+		{"pool-size = 8M\nfoo = 1\n", 0, {"bad.conf:2", "`foo` is not an option"}},
+		{"# comment\n\n pool-size 8M\n", 0, {"bad.conf:3", "name = value"}},
+		{"pool-size = 8X\n", 0, {"bad.conf:1", "pool-size = 8X", "1M to 256G"}},
+		{"check = 1\n", 0, {"bad.conf:1", "`check`", "command line only"}},
+		{"config = x\n", 0, {"`config`", "command line only"}},
+		{"= 1\n", 0, {"`` is not an option"}},
+		{"pool-size = 8M\0x\n", 17, {"NUL byte"}},
+	};
+	const char *path = in_directory("bad.conf");
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		write_file(path, cases[i].text,
+			   cases[i].len ? cases[i].len : strlen(cases[i].text));
+		expect_exit((const char *[]){"--config", path, NULL}, 2, cases[i].parts);
+	}
+	unlink(path);
+	expect_exit((const char *[]){"--config", directory, NULL}, 2,
+		    (const char *[]){"cannot be read", NULL});
+}
+
+static void
+the_command_line_counts_more_than_the_file(void **state)
+{
+	static const char text[] = "  pool-size=16M \r\nchunk-size = 64K\n#index-slots = x\n\n"
+				   "pool-size = 32M";
+	const char *path = in_directory("good.conf");
+	(void)state;
+	write_file(path, text, strlen(text));
+	struct server *server = server_start("--config", path, NULL);
+	const char *out = proc_text(server->proc, PROC_OUT, NULL);
+	assert_non_null(strstr(out, "pool 33554432 bytes, "));
+	assert_non_null(strstr(out, "chunks of 65536 bytes"));
+	assert_int_equal(server_stop(server), 0);
+	server = server_start("--pool-size", "4M", "--config", path, "--pool-size=8M", NULL);
+	assert_non_null(strstr(proc_text(server->proc, PROC_OUT, NULL), "pool 8388608 bytes, "));
+	assert_int_equal(server_stop(server), 0);
+	unlink(path);
+}
+
+static char *
+read_file(const char *path)
+{
+	static char text[16384];
+	FILE *file = fopen(path, "re");
+	assert_non_null(file);
+	size_t n = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[n] = '\0';
+	return text;
+}
+
+/* The sample holds every option of the file with its default: with all lines active it parses. */
+static void
+the_sample_file_lists_every_option(void **state)
+{
+	const char *path = in_directory("sample.conf");
+	char *sample = read_file("deploy/kv-server.conf");
+	char active[16384] = "", name[64];
+	unsigned n = 0, n_help = 0;
+	(void)state;
+	for (char *line = strtok(sample, "\n"); line; line = strtok(NULL, "\n")) {
+		if (line[0] != '#' || line[1] == ' ' || line[1] == '\0')
+			continue;
+		/* The port of the sample may be taken on this machine. */
+		strcat(active, strncmp(line + 1, "listen", 6) ? line + 1 : "listen = 127.0.0.1:0");
+		strcat(active, "\n");
+		n++;
+	}
+	write_file(path, active, strlen(active));
+	struct proc *proc =
+		proc_run("kv-server", (const char *[]){"--config", path, "--check", NULL}, NULL);
+	assert_string_equal(proc_text(proc, PROC_ERR, NULL), "");
+	proc_free(proc);
+	proc = proc_run("kv-server", (const char *[]){"--help", NULL}, NULL);
+	assert_int_equal(proc->exit_code, 0);
+	for (const char *help = proc_text(proc, PROC_OUT, NULL); (help = strstr(help, "\n  --"));) {
+		help += 5;
+		snprintf(name, sizeof(name), "%.*s = ", (int)strcspn(help, " \n"), help);
+		if (strncmp(name, "config", 6) && strncmp(name, "check", 5) &&
+		    strncmp(name, "version", 7) && strncmp(name, "help", 4)) {
+			n_help++;
+			if (!strstr(active, name))
+				fail_msg("deploy/kv-server.conf does not list %s", name);
+		}
+	}
+	assert_int_equal(n, n_help);
+	assert_in_range(n, 7, 100);
+	proc_free(proc);
+	unlink(path);
+}
+
+static void
+version_is_printed(void **state)
+{
+	struct proc *proc = proc_run("kv-server", (const char *[]){"--version", NULL}, NULL);
+	(void)state;
+	assert_int_equal(proc->exit_code, 0);
+	assert_memory_equal(proc_text(proc, PROC_OUT, NULL), "kv-server 0.", 12);
+	proc_free(proc);
+}
+
+/* ---- Starting ---- */
+
+static void
+the_ready_line_says_what_is_served(void **state)
+{
+	struct server *server = server_start("--pool-size", "8M", "--index-slots", "1000", NULL);
+	char expected[256];
+	const char *out = proc_text(server->proc, PROC_OUT, NULL);
+	(void)state;
+	snprintf(expected, sizeof(expected),
+		 "kv-server: ready on 127.0.0.1:%u, pool 8388608 bytes, 125 chunks of 65536 bytes, "
+		 "index 1008 slots, fabric shm, socket @rkv-%d-%u\n",
+		 server->port, (int)server->proc->pid, server->port);
+	assert_string_equal(out, expected);
+	assert_int_equal(server_stop(server), 0);
+}
+
+static void
+the_service_manager_is_told(void **state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *path = in_directory("notify");
+	char text[64];
+	(void)state;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	setenv("NOTIFY_SOCKET", path, 1);
+	struct server *server = server_start(SMALL, NULL);
+	unsetenv("NOTIFY_SOCKET");
+	ssize_t n = recv(fd, text, sizeof(text), 0);
+	assert_int_equal(n, 7);
+	assert_memory_equal(text, "READY=1", 7);
+	assert_int_equal(server_stop(server), 0);
+	n = recv(fd, text, sizeof(text), MSG_DONTWAIT);
+	assert_int_equal(n, 10);
+	assert_memory_equal(text, "STOPPING=1", 10);
+	close(fd);
+	unlink(path);
+}
+
+static void
+ipv6_is_served(void **state)
+{
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	(void)state;
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		if (fd >= 0)
+			close(fd);
+		skip();
+	}
+	close(fd);
+	struct server *server =
+		server_start_with((const char *[]){"--listen", "[::1]:0", SMALL, NULL}, NULL);
+	assert_memory_equal(server->address, "[::1]:", 6);
+	address.sin6_port = htons(server->port);
+	fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	close(fd);
+	assert_int_equal(server_stop(server), 0);
+}
+
+static void
+a_taken_port_is_named(void **state)
+{
+	struct server *server = server_start(SMALL, NULL);
+	(void)state;
+	expect_exit((const char *[]){"--listen", server->address, SMALL, NULL}, 1,
+		    (const char *[]){server->address, "in use", NULL});
+	assert_int_equal(server_stop(server), 0);
+}
+
+static void
+too_large_a_pool_fails_at_once(void **state)
+{
+	(void)state;
+	expect_exit((const char *[]){"--listen", "127.0.0.1:0", "--pool-size", "256G", NULL}, 1,
+		    (const char *[]){"memory", NULL});
+}
+
+static void
+refuse_io_uring(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+static void
+io_uring_refused_by_seccomp_is_explained(void **state)
+{
+	const struct proc_options options = {.before_exec = refuse_io_uring};
+	const char *const args[] = {"--listen", "127.0.0.1:0", SMALL, NULL};
+	struct proc *proc = proc_run("kv-server", args, &options);
+	const char *text = proc_text(proc, PROC_ERR, NULL);
+	(void)state;
+	assert_int_equal(proc->exit_code, 1);
+	assert_non_null(strstr(text, "Operation not permitted"));
+	assert_true(strstr(text, "seccomp") || strstr(text, "io_uring_disabled"));
+	proc_free(proc);
+	proc = proc_run("kv-server", (const char *[]){"--listen", "127.0.0.1:0", "--check", NULL},
+			&options);
+	assert_int_equal(proc->exit_code, 1);
+	assert_non_null(strstr(proc_text(proc, PROC_OUT, NULL), "FAIL io_uring"));
+	proc_free(proc);
+}
+
+/* ---- --check ---- */
+
+static void
+check_names_each_thing(void **state)
+{
+	static const char *const names[] = {
+		"io_uring: ",         "memory: ",        "huge pages: ",
+		"file descriptors: ", "locked memory: ", "port: ",
+		"unix socket: ",      "clock: ",         "rdma devices: "};
+	const char *path = in_directory("check.sock");
+	const char *const args[] = {"--check", "--listen", "127.0.0.1:0", SMALL, "--huge-pages",
+				    "try",     "--socket", path,          NULL};
+	struct proc *proc = proc_run("kv-server", args, NULL);
+	const char *text = proc_text(proc, PROC_OUT, NULL);
+	(void)state;
+	assert_int_equal(proc->exit_code, 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strstr(text, names[i]))
+			fail_msg("no `%s` in: %s", names[i], text);
+	assert_null(strstr(text, "FAIL"));
+	assert_int_equal(access(path, F_OK), -1);
+	proc_free(proc);
+}
+
+static void
+check_finds_what_would_fail(void **state)
+{
+	struct server *server = server_start(SMALL, NULL);
+	const char *path = in_directory("a-file");
+	const struct proc_options few_files = {.n_files = 200};
+	(void)state;
+	write_file(path, "", 0);
+	const char *const args[] = {"--check",     "--listen", server->address,
+				    "--pool-size", "256G",     "--socket",
+				    path,          NULL};
+	struct proc *proc = proc_run("kv-server", args, &few_files);
+	const char *text = proc_text(proc, PROC_OUT, NULL);
+	assert_int_equal(proc->exit_code, 1);
+	assert_non_null(strstr(text, "FAIL port: "));
+	assert_non_null(strstr(text, "FAIL memory: "));
+	assert_non_null(strstr(text, "FAIL unix socket: "));
+	assert_non_null(strstr(text, "WARN file descriptors: RLIMIT_NOFILE 200 is enough for 68 "));
+	proc_free(proc);
+	unlink(path);
+	assert_int_equal(server_stop(server), 0);
+}
+
+/* ---- The unix socket's path ---- */
+
+static void
+the_socket_file_comes_and_goes(void **state)
+{
+	const char *path = in_directory("rkv.sock");
+	struct server *server = server_start(SMALL, "--socket", path, NULL);
+	struct stat st;
+	(void)state;
+	assert_string_equal(server->socket, path);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(S_ISSOCK(st.st_mode));
+	/* A second server does not take it away from the first. */
+	expect_exit((const char *[]){"--listen", "127.0.0.1:0", SMALL, "--socket", path, NULL}, 1,
+		    (const char *[]){path, "listens", NULL});
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(server_stop(server), 0);
+	assert_int_equal(stat(path, &st), -1);
+}
+
+static void
+a_stale_socket_file_is_replaced(void **state)
+{
+	const char *path = in_directory("stale.sock");
+	struct server *server = server_start(SMALL, "--socket", path, NULL);
+	struct stat st;
+	struct raw raw;
+	(void)state;
+	server_kill(server);
+	assert_int_equal(stat(path, &st), 0);
+	server = server_start(SMALL, "--socket", path, NULL);
+	raw_connect(&raw, server, WIRE_ROLE_CLIENT);
+	assert_string_equal(raw.welcome.unix_path, path);
+	raw_map(&raw);
+	raw_close(&raw);
+	assert_int_equal(server_stop(server), 0);
+	assert_int_equal(stat(path, &st), -1);
+}
+
+static void
+a_file_in_the_way_is_left_alone(void **state)
+{
+	const char *path = in_directory("precious");
+	(void)state;
+	write_file(path, "data", 4);
+	expect_exit((const char *[]){"--listen", "127.0.0.1:0", SMALL, "--socket", path, NULL}, 1,
+		    (const char *[]){path, "not a socket", NULL});
+	assert_string_equal(read_file(path), "data");
+	unlink(path);
+}
+
+/* ---- Stopping ---- */
+
+static void
+sigint_and_sigterm_end_it_cleanly(void **state)
+{
+	static const int signals[] = {SIGTERM, SIGINT};
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct server *server = server_start(SMALL, NULL);
+		struct raw raw;
+		raw_connect(&raw, server, WIRE_ROLE_CLIENT);
+		raw_map(&raw);
+		raw_join(&raw, 0);
+		proc_signal(server->proc, signals[i]);
+		assert_int_equal(raw_receive(&raw), 0);
+		assert_int_equal(proc_wait(server->proc, PROC_WAIT_MS), 0);
+		raw_close(&raw);
+		server_kill(server);
+	}
+}
+
+/* 20 times on one port, with a client connected each time, so that its side closes last. */
+static void
+it_restarts_on_the_same_port_at_once(void **state)
+{
+	struct server *server = server_start(SMALL, NULL);
+	char address[64];
+	struct raw raw;
+	(void)state;
+	snprintf(address, sizeof(address), "%s", server->address);
+	for (int i = 0; i < 20; i++) {
+		raw_connect(&raw, server, WIRE_ROLE_CLIENT);
+		if (i % 2)
+			server_kill(server);
+		else
+			assert_int_equal(server_stop(server), 0);
+		server =
+			server_start_with((const char *[]){"--listen", address, SMALL, NULL}, NULL);
+		assert_string_equal(server->address, address);
+		raw_close(&raw);
+	}
+	assert_int_equal(server_stop(server), 0);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bad_options_name_the_allowed_range),
+		cmocka_unit_test(a_socket_path_that_is_too_long_is_refused),
+		cmocka_unit_test(bad_lines_of_the_file_are_named),
+		cmocka_unit_test(the_command_line_counts_more_than_the_file),
+		cmocka_unit_test(the_sample_file_lists_every_option),
+		cmocka_unit_test(version_is_printed),
+		cmocka_unit_test(the_ready_line_says_what_is_served),
+		cmocka_unit_test(the_service_manager_is_told),
+		cmocka_unit_test(ipv6_is_served),
+		cmocka_unit_test(a_taken_port_is_named),
+		cmocka_unit_test(too_large_a_pool_fails_at_once),
+		cmocka_unit_test(io_uring_refused_by_seccomp_is_explained),
+		cmocka_unit_test(check_names_each_thing),
+		cmocka_unit_test(check_finds_what_would_fail),
+		cmocka_unit_test(the_socket_file_comes_and_goes),
+		cmocka_unit_test(a_stale_socket_file_is_replaced),
+		cmocka_unit_test(a_file_in_the_way_is_left_alone),
+		cmocka_unit_test(sigint_and_sigterm_end_it_cleanly),
+		cmocka_unit_test(it_restarts_on_the_same_port_at_once),
+	};
+	return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-2-Clause
+unit_TESTS += tests/unit/test_cache
+unit_TESTS += tests/unit/test_cli_report
+test_cli_report_EXTRA := client/cli/report.c
+unit_TESTS += tests/unit/test_generators tests/unit/test_histogram
+san_TESTS += tests/unit/test_generators tests/unit/test_histogram
+test_generators_EXTRA := bench/generator.c bench/workload.c bench/inserts.c bench/value.c
+test_histogram_EXTRA := bench/generator.c bench/histogram.c
+unit_TESTS += tests/unit/test_err tests/unit/test_layout tests/unit/test_net tests/unit/test_slot \
+	tests/unit/test_wire
+san_TESTS += tests/unit/test_layout tests/unit/test_net

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The control messages, byte by byte: every field a value of its own, so that a moved one is seen.
+ */
+#include "tests/unit/golden.h"
+
+#include "proto/layout.h"
+#include "proto/wire.h"
+
+#define HEADER(message_type, message)                                                              \
+	{                                                                                          \
+		.magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = (message_type),              \
+		.len = sizeof(message), .request = UINT32_C(0x0a0b0c0d)                            \
+	}
+
+static const struct wire_sizes sample_sizes = {
+	.layout_version = 0x01020304,
+	.superblock_len = 0x11121314,
+	.bucket_len = 0x21222324,
+	.block_header_len = 0x31323334,
+	.granule = 0x41424344,
+	.tag_bits = 0x51525354,
+	.word_stamps = 0x61626364,
+	.stamp_ms = 0x71727374,
+};
+#define SIZES_HEX "0403020114131211242322213433323144434241545352516463626174737271"
+#define REQUEST_HEX "0d0c0b0a"
+
+static void
+test_version(void **state)
+{
+	(void)state;
+	assert_int_equal(WIRE_VERSION, 1);
+	assert_memory_equal(&(uint32_t){WIRE_MAGIC}, "RKVC", 4);
+	assert_memory_equal(&(uint64_t){LAYOUT_MAGIC}, "RKRGION1", 8);
+	assert_int_equal(WIRE_DEFAULT_PORT, 7440);
+}
+
+/* The numbers of the message types are the format as much as their bytes. */
+static void
+test_types(void **state)
+{
+	static const enum wire_type types[] = {
+		WIRE_HELLO,    WIRE_WELCOME,    WIRE_REFUSED, WIRE_JOIN,
+		WIRE_JOINED,   WIRE_KEEPALIVE,  WIRE_STAMP,   WIRE_RELINK,
+		WIRE_RELINKED, WIRE_RENEW,      WIRE_RENEWED, WIRE_LEAVE,
+		WIRE_STATS,    WIRE_STATS_TEXT, WIRE_PING,    WIRE_PONG,
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		assert_int_equal(types[i], i + 1);
+	assert_int_equal(WIRE_ROLE_CLIENT, 1);
+	assert_int_equal(WIRE_ROLE_ADMIN, 2);
+	assert_int_equal(WIRE_STAMP_CHUNKS_SHORT, 1);
+}
+
+static void
+test_hello(void **state)
+{
+	struct wire_hello m = {
+		.header = HEADER(WIRE_HELLO, m),
+		.sizes = sample_sizes,
+		.role = WIRE_ROLE_ADMIN,
+		.features = UINT64_C(0x8182838485868788),
+	};
+	(void)state;
+	memset(m.boot_id, 0xb0, sizeof(m.boot_id));
+	golden_check(&m, sizeof(m),
+		     "524b56430100010050000000" REQUEST_HEX SIZES_HEX
+		     "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0"
+		     "0200000000000000"
+		     "8887868584838281");
+}
+
+static void
+test_welcome(void **state)
+{
+	struct wire_welcome m = {
+		.header = HEADER(WIRE_WELCOME, m),
+		.sizes = sample_sizes,
+		.features = UINT64_C(0x8182838485868788),
+		.stamp = UINT64_C(0x9192939495969798),
+		.server_pid = UINT32_C(0xa1a2a3a4),
+		.n_regions = 1,
+		.unix_path = "@path",
+		.verbs_address = "addr",
+		.region = {{
+			.tenant = UINT64_C(0x0102030405060708),
+			.region_id = UINT64_C(0x1112131415161718),
+			.epoch = UINT64_C(0x2122232425262728),
+			.base = UINT64_C(0x3132333435363738),
+			.len = UINT64_C(0x4142434445464748),
+			.r_key = UINT32_C(0x51525354),
+		}},
+	};
+	const unsigned char *bytes = (const unsigned char *)&m;
+	(void)state;
+	memset(m.boot_id, 0xb0, sizeof(m.boot_id));
+	memset(m.token, 0xc0, sizeof(m.token));
+	golden_check(bytes, 104,
+		     "524b56430100020048010000" REQUEST_HEX SIZES_HEX
+		     "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0"
+		     "c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0"
+		     "8887868584838281"
+		     "9897969594939291"
+		     "a4a3a2a1"
+		     "01000000");
+	assert_memory_equal(bytes + 104, "@path", 6);
+	golden_check_zero(bytes + 110, 102);
+	assert_memory_equal(bytes + 212, "addr", 5);
+	golden_check_zero(bytes + 217, 63);
+	golden_check(bytes + 280, 48,
+		     "0807060504030201"
+		     "1817161514131211"
+		     "2827262524232221"
+		     "3837363534333231"
+		     "4847464544434241"
+		     "5453525100000000");
+}
+
+static void
+test_refused(void **state)
+{
+	struct wire_refused m = {.header = HEADER(WIRE_REFUSED, m), .code = -9, .reason = "why"};
+	(void)state;
+	golden_check(&m, 24, "524b564301000300a4010000" REQUEST_HEX "f7ffffff77687900");
+	golden_check_zero((const unsigned char *)&m + 24, sizeof(m) - 24);
+}
+
+static void
+test_join(void **state)
+{
+	struct wire_join join = {
+		.header = HEADER(WIRE_JOIN, join),
+		.former_serial = UINT32_C(0x01020304),
+	};
+	struct wire_joined joined = {
+		.header = HEADER(WIRE_JOINED, joined),
+		.session_slot = UINT32_C(0x11121314),
+		.serial = UINT32_C(0x21222324),
+		.stamp = UINT64_C(0x3132333435363738),
+	};
+	(void)state;
+	golden_check(&join, sizeof(join),
+		     "524b56430100040018000000" REQUEST_HEX "0403020100000000");
+	golden_check(&joined, sizeof(joined),
+		     "524b56430100050020000000" REQUEST_HEX "14131211242322213837363534333231");
+}
+
+static void
+test_session(void **state)
+{
+	static const struct {
+		enum wire_type type;
+		const char *hex;
+	} cases[] = {{WIRE_RELINK, "08"},
+		     {WIRE_RELINKED, "09"},
+		     {WIRE_RENEW, "0a"},
+		     {WIRE_RENEWED, "0b"},
+		     {WIRE_LEAVE, "0c"}};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct wire_session m = {
+			.header = HEADER(cases[i].type, m),
+			.session_slot = UINT32_C(0x11121314),
+			.serial = UINT32_C(0x21222324),
+		};
+		char hex[64];
+		snprintf(hex, sizeof(hex),
+			 "524b56430100%s0018000000" REQUEST_HEX "1413121124232221", cases[i].hex);
+		golden_check(&m, sizeof(m), hex);
+	}
+}
+
+static void
+test_keepalive(void **state)
+{
+	struct {
+		struct wire_keepalive m;
+		struct wire_announcement session[2];
+	} all = {
+		.m = {.header = HEADER(WIRE_KEEPALIVE, all), .n = 2},
+		.session = {{0x01020304, 0x11121314, UINT64_C(0x2122232425262728)},
+			    {0x31323334, 0x41424344, UINT64_C(0x5152535455565758)}},
+	};
+	struct wire_stamp stamp = {
+		.header = HEADER(WIRE_STAMP, stamp),
+		.newest = UINT64_C(0x0102030405060708),
+		.g = UINT64_C(0x1112131415161718),
+		.flags = WIRE_STAMP_CHUNKS_SHORT,
+	};
+	(void)state;
+	golden_check(&all, sizeof(all),
+		     "524b56430100060038000000" REQUEST_HEX "0200000000000000"
+		     "04030201141312112827262524232221"
+		     "34333231444342415857565554535251");
+	golden_check(&stamp, sizeof(stamp),
+		     "524b56430100070028000000" REQUEST_HEX "0807060504030201"
+		     "1817161514131211"
+		     "0100000000000000");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_version), cmocka_unit_test(test_types),
+		cmocka_unit_test(test_hello),   cmocka_unit_test(test_welcome),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_join),
+		cmocka_unit_test(test_session), cmocka_unit_test(test_keepalive),
+	};
+	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
+}
