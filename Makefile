@@ -77,13 +77,16 @@ goals := $(or $(MAKECMDGOALS),all)
 goals_without_libraries := help listed clean distclean deps test demo format format-check lint
 ifneq ($(filter-out $(goals_without_libraries),$(goals)),)
 need = $(if $(shell $(PKG_CONFIG) $(1) $(2) && echo yes),,$(error $(2) $(3) is missing: run \
-	deploy/deps.sh, or install its development package and pkg-config))
+	"deploy/deps.sh build test", or install its development package and pkg-config))
 $(call need,--atleast-version=2.2,liburing,(version 2.2 or later))
-$(call need,--exists,libxxhash,(only its header is used))
+$(call need,--exists,libxxhash,(its header))
 uring_CFLAGS := $(shell $(PKG_CONFIG) --cflags liburing libxxhash)
 uring_LIBS := $(shell $(PKG_CONFIG) --libs liburing)
-cmocka_CFLAGS := $(shell $(PKG_CONFIG) --cflags cmocka 2>&1)
-cmocka_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>&1)
+endif
+ifneq ($(filter tests test-all check $(O)/tests/% $(O)/obj/tests/%,$(goals)),)
+$(call need,--exists,cmocka,(for tests))
+cmocka_CFLAGS := $(shell $(PKG_CONFIG) --cflags cmocka)
+cmocka_LIBS := $(shell $(PKG_CONFIG) --libs cmocka)
 endif
 
 # Sections of their own, so that a link leaves out what is not used: librkv then has nothing that

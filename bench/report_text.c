@@ -58,9 +58,9 @@ print_latencies(FILE *out, const struct histogram *latency_ns)
 	for (int i = 0; i < REPORT_PERCENTILES; i++) {
 		uint32_t per_million = report_percentiles[i].per_million;
 		uint64_t ns = histogram_percentile(latency_ns, per_million);
-		fprintf(out, " %9.1f", (double)ns / NS_PER_US);
+		fprintf(out, " %9.2f", (double)ns / NS_PER_US);
 	}
-	fprintf(out, " %10.1f %9.1f", (double)latency_ns->max / NS_PER_US,
+	fprintf(out, " %10.2f %9.2f", (double)latency_ns->max / NS_PER_US,
 		histogram_mean(latency_ns) / NS_PER_US);
 }
 

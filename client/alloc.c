@@ -62,6 +62,7 @@ struct chunk {
 	uint32_t scanned;       /* blocks from here on are not looked at yet (adopted chunks) */
 	uint32_t n_used;
 	uint32_t n_waiting;
+	uint32_t n_resting;
 	struct moment since;    /* of the adoption, or of the draining */
 	uint64_t drain_mark;
 	bool is_draining;
@@ -217,14 +218,22 @@ resting_grow(struct alloc *a)
 	return true;
 }
 
+/* The time of what was freed before this session had to do with it: T_Q has passed. */
+static uint32_t
+long_ago_us(const struct alloc *a)
+{
+	return a->now_us - (uint32_t)(LIMIT_REUSE_NS / 1000);
+}
+
 /* The incarnation `tag` is over: the next one is at hand, or rests after the last tag, [WRAP]. */
 static void
-block_ended(struct rkv_session *s, struct chunk *c, uint32_t i, uint32_t tag, uint64_t mark)
+block_ended(struct rkv_session *s, struct chunk *c, uint32_t i, uint32_t tag, uint64_t mark,
+	    uint32_t at_us)
 {
 	struct alloc *a = &s->alloc;
 	uint32_t next = (tag + 1) % SLOT_TAG_COUNT;
 	if (next != 0) {
-		ring_push(a, c, i, next, mark, a->now_us);
+		ring_push(a, c, i, next, mark, at_us);
 		return;
 	}
 	if (a->n_resting == a->resting_capacity && !resting_grow(a)) {
@@ -233,22 +242,51 @@ block_ended(struct rkv_session *s, struct chunk *c, uint32_t i, uint32_t tag, ui
 		return;
 	}
 	block_set(c, i, BLOCK_RESTING, next);
+	c->n_resting++;
 	a->resting[(a->first_resting + a->n_resting++) % a->resting_capacity] =
 		(struct resting){c, i, mark, moment_now(&s->client->stamps)};
 }
 
+static struct resting *
+resting_at(const struct alloc *a, uint32_t k)
+{
+	return &a->resting[(a->first_resting + k) % a->resting_capacity];
+}
+
+/* All learn their stamps as soon as they can: those behind the first do not wait for it to wake. */
 static void
 wake_resting(struct rkv_session *s)
 {
 	struct alloc *a = &s->alloc;
+	struct stamps *stamps = &s->client->stamps;
+	while (a->n_resting_known < a->n_resting &&
+	       moment_is_known(stamps, &resting_at(a, a->n_resting_known)->moment))
+		a->n_resting_known++;
 	while (a->n_resting) {
 		struct resting *r = &a->resting[a->first_resting];
-		if (!moment_passed(&s->client->stamps, &r->moment))
+		if (!moment_passed(stamps, &r->moment))
 			return;
-		ring_push(a, r->chunk, r->i, 0, r->mark, a->now_us);
+		r->chunk->n_resting--;
+		ring_push(a, r->chunk, r->i, 0, r->mark, long_ago_us(a));
 		a->first_resting = (a->first_resting + 1) % a->resting_capacity;
 		a->n_resting--;
+		a->n_resting_known--;
 	}
+}
+
+/* Its chunk goes to others: they let the blocks rest anew. */
+static void
+forget_resting(struct alloc *a, struct chunk *c)
+{
+	uint32_t n = c->n_resting ? a->n_resting : 0;
+	if (n == 0)
+		return;
+	a->n_resting = 0;
+	a->n_resting_known = 0;
+	for (uint32_t k = 0; k < n; k++)
+		if (resting_at(a, k)->chunk != c)
+			*resting_at(a, a->n_resting++) = *resting_at(a, k);
+	c->n_resting = 0;
 }
 
 /* Blocks without a valid header are free once the stamp of the adoption has passed. */
@@ -259,7 +297,7 @@ wake_waiting(struct rkv_session *s, struct chunk *c)
 		return;
 	for (uint32_t i = 0; i < c->scanned; i++)
 		if (block_state_of(c, i) == BLOCK_WAITING)
-			ring_push(&s->alloc, c, i, block_tag_of(c, i), 0, s->alloc.now_us);
+			ring_push(&s->alloc, c, i, block_tag_of(c, i), 0, long_ago_us(&s->alloc));
 	c->n_waiting = 0;
 }
 
@@ -393,7 +431,7 @@ alloc_freed(struct rkv_session *s, uint64_t block_off, uint32_t tag, uint64_t ma
 		return;
 	c->n_used--;
 	look_at_clock(s);
-	block_ended(s, c, i, tag, mark);
+	block_ended(s, c, i, tag, mark, s->alloc.now_us);
 }
 
 /* ---- Chunks come and go ---- */
@@ -438,6 +476,7 @@ static void
 own_remove(struct alloc *a, struct chunk *c)
 {
 	ready_remove(a, c);
+	forget_resting(a, c);
 	if (c->is_draining)
 		a->n_draining--;
 	a->own[c->own_at] = a->own[--a->n_own];
@@ -450,15 +489,6 @@ static bool
 chunk_is_empty(const struct chunk *c)
 {
 	return c->scanned == c->n_blocks && c->n_used == 0;
-}
-
-static bool
-chunk_has_resting(const struct alloc *a, const struct chunk *c)
-{
-	for (uint32_t k = 0; k < a->n_resting; k++)
-		if (a->resting[(a->first_resting + k) % a->resting_capacity].chunk == c)
-			return true;
-	return false;
 }
 
 static void
@@ -628,7 +658,7 @@ scan_block(struct rkv_session *s, struct chunk *c, uint32_t i, const unsigned ch
 		struct block_header h;
 		memcpy(&h, bytes, sizeof(h));
 		if (layout_mark(block_tag(&h)) == entry) {
-			block_ended(s, c, i, block_tag(&h), 0);
+			block_ended(s, c, i, block_tag(&h), 0, long_ago_us(&s->alloc));
 			return;
 		}
 		block_set(c, i, BLOCK_USED, block_tag(&h));
@@ -636,7 +666,7 @@ scan_block(struct rkv_session *s, struct chunk *c, uint32_t i, const unsigned ch
 		return;
 	}
 	if (c->was_left) {
-		ring_push(&s->alloc, c, i, layout_first_tag(entry), 0, s->alloc.now_us);
+		ring_push(&s->alloc, c, i, layout_first_tag(entry), 0, long_ago_us(&s->alloc));
 		return;
 	}
 	block_set(c, i, BLOCK_WAITING, layout_first_tag(entry));
@@ -676,7 +706,7 @@ reaped(struct rkv_session *s)
 		if (block_state_of(c, i) != BLOCK_USED || map_entry(a, c, i) != layout_mark(tag))
 			continue;
 		c->n_used--;
-		block_ended(s, c, i, tag, 0);
+		block_ended(s, c, i, tag, 0, a->now_us);
 	}
 	wake_waiting(s, c);
 	bool surplus = a->stage != STAGE_REAP_SOME && c->class_id != a->class_id;
@@ -827,7 +857,7 @@ find_drained(struct rkv_session *s)
 	for (uint32_t i = 0; a->n_draining && i < a->n_own; i++) {
 		struct chunk *c = a->own[i];
 		if (c->is_draining && c->drain_mark <= s->n_marks_done &&
-		    moment_passed(&s->client->stamps, &c->since) && !chunk_has_resting(a, c))
+		    moment_passed(&s->client->stamps, &c->since) && c->n_resting == 0)
 			return c;
 	}
 	return NULL;
@@ -1100,6 +1130,7 @@ doubt_resting(struct rkv_session *s)
 	struct alloc *a = &s->alloc;
 	uint32_t n = a->n_resting;
 	a->n_resting = 0;
+	a->n_resting_known = 0;
 	for (uint32_t k = 0; k < n; k++) {
 		struct resting r = a->resting[(a->first_resting + k) % a->resting_capacity];
 		if (r.mark <= s->n_marks_done) {
@@ -1107,6 +1138,7 @@ doubt_resting(struct rkv_session *s)
 			continue;
 		}
 		block_set(r.chunk, r.i, BLOCK_USED, SLOT_TAG_COUNT - 1);
+		r.chunk->n_resting--;
 		r.chunk->n_used++;
 	}
 }
@@ -1115,6 +1147,7 @@ void
 alloc_link_lost(struct rkv_session *s)
 {
 	struct alloc *a = &s->alloc;
+	doubt_resting(s);
 	for (uint32_t i = 0; i < a->n_own; i++) {
 		struct chunk *c = a->own[i];
 		c->is_unclean = true;
@@ -1126,7 +1159,6 @@ alloc_link_lost(struct rkv_session *s)
 				ready_add(a, c);
 		}
 	}
-	doubt_resting(s);
 }
 
 struct leave_landing {

@@ -66,6 +66,7 @@ struct alloc {
 	struct chunk *ready[LAYOUT_CLASSES_MAX]; /* circular lists of chunks with a block at hand */
 	struct resting *resting;                 /* ring, FIFO */
 	uint32_t n_resting;
+	uint32_t n_resting_known; /* the first of them, whose moment's stamp is known */
 	uint32_t first_resting;
 	uint32_t resting_capacity;
 	uint32_t n_draining;

@@ -52,39 +52,13 @@ cache_clear(struct cache *cache)
 	cache->tail = 0;
 	cache->wrapped = false;
 	cache->n_entries = 0;
-}
-
-static struct cache_entry *
-entry_at(const struct cache *cache, uint32_t pos)
-{
-	return (struct cache_entry *)(void *)(cache->ring + pos);
+	cache->n_changes++;
 }
 
 static uint64_t
 way_make(uint32_t tag, uint32_t pos)
 {
 	return (uint64_t)tag << 32 | (pos / 8 + 1);
-}
-
-static uint32_t
-way_pos(uint64_t way)
-{
-	return ((uint32_t)way - 1) * 8;
-}
-
-/* The way that leads to a key's entry, or NULL. */
-static uint64_t *
-way_of(struct cache *cache, uint32_t tag, const void *key, uint32_t key_len)
-{
-	struct cache_line *line = &cache->line[tag & cache->line_mask];
-	for (uint32_t i = 0; i < CACHE_WAYS; i++) {
-		if (line->way[i] >> 32 != tag || (uint32_t)line->way[i] == 0)
-			continue;
-		struct cache_entry *e = entry_at(cache, way_pos(line->way[i]));
-		if (e->key_len == key_len && memcmp(e->key, key, key_len) == 0)
-			return &line->way[i];
-	}
-	return NULL;
 }
 
 static uint64_t *
@@ -97,23 +71,11 @@ way_to(struct cache *cache, uint32_t tag, uint32_t pos)
 	return NULL;
 }
 
-struct cache_entry *
-cache_find(struct cache *cache, const struct hash *hash, const void *key, uint32_t key_len)
-{
-	if (!cache->memory)
-		return NULL;
-	uint64_t *way = way_of(cache, hash_cache_tag(hash), key, key_len);
-	if (!way)
-		return NULL;
-	struct cache_entry *e = entry_at(cache, way_pos(*way));
-	e->used = 1;
-	return e;
-}
-
 static void
 forget(struct cache *cache, uint64_t *way)
 {
-	entry_at(cache, way_pos(*way))->indexed = 0;
+	cache_entry_at(cache, cache_way_pos(*way))->indexed = 0;
+	cache->n_changes++;
 	*way = 0;
 	cache->n_entries--;
 }
@@ -123,7 +85,7 @@ cache_drop(struct cache *cache, const struct hash *hash, const void *key, uint32
 {
 	if (!cache->memory)
 		return;
-	uint64_t *way = way_of(cache, hash_cache_tag(hash), key, key_len);
+	uint64_t *way = cache_way_of(cache, hash_cache_tag(hash), key, key_len);
 	if (way)
 		forget(cache, way);
 }
@@ -138,7 +100,7 @@ way_free(struct cache *cache, uint32_t tag)
 	for (uint32_t i = 0; i < CACHE_WAYS; i++) {
 		if (line->way[i] == 0)
 			return &line->way[i];
-		uint32_t pos = way_pos(line->way[i]);
+		uint32_t pos = cache_way_pos(line->way[i]);
 		uint32_t age = cache->head - pos + (pos >= cache->head ? cache->ring_len : 0);
 		if (!oldest || age > oldest_age) {
 			oldest = &line->way[i];
@@ -153,7 +115,7 @@ way_free(struct cache *cache, uint32_t tag)
 static struct cache_entry *
 retire_oldest(struct cache *cache)
 {
-	struct cache_entry *e = entry_at(cache, cache->tail);
+	struct cache_entry *e = cache_entry_at(cache, cache->tail);
 	uint64_t *way = e->indexed ? way_to(cache, e->tag, cache->tail) : NULL;
 	cache->tail += e->len;
 	if (cache->wrapped && cache->tail == cache->end) {
@@ -193,7 +155,7 @@ static void
 append(struct cache *cache, const struct cache_entry *model, const void *key)
 {
 	uint64_t *way = way_free(cache, model->tag);
-	struct cache_entry *e = entry_at(cache, cache->head);
+	struct cache_entry *e = cache_entry_at(cache, cache->head);
 	memcpy(e->key, key, model->key_len);
 	memcpy(e, model, offsetof(struct cache_entry, key));
 	e->used = 0;
@@ -228,9 +190,9 @@ cache_put(struct cache *cache, const struct hash *hash, const void *key, uint32_
 	if (!cache->memory)
 		return;
 	uint32_t tag = hash_cache_tag(hash);
-	uint64_t *way = way_of(cache, tag, key, key_len);
+	uint64_t *way = cache_way_of(cache, tag, key, key_len);
 	if (way) {
-		struct cache_entry *e = entry_at(cache, way_pos(*way));
+		struct cache_entry *e = cache_entry_at(cache, cache_way_pos(*way));
 		e->word = word;
 		e->slot_off = slot_off;
 		e->stamp = stamp;

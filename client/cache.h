@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/key.h"
 #include "proto/hash.h"
 
 struct cache_entry {
@@ -47,6 +48,7 @@ struct cache {
 	uint32_t end;   /* while wrapped: where the entries before the wrap end */
 	bool wrapped;   /* the head has wrapped, the tail has not yet */
 	uint32_t n_entries;
+	uint64_t n_changes; /* counts whatever makes pointers to entries invalid */
 };
 
 /* bytes is the bound for all of it; fewer than CACHE_BYTES_MIN: no cache. Failure: ERR_NOMEM. */
@@ -55,9 +57,49 @@ int cache_create(struct cache *cache, size_t bytes);
 void cache_destroy(struct cache *cache);
 void cache_clear(struct cache *cache);
 
-/* The entry of a key, or NULL; valid until the next cache_put. */
-struct cache_entry *cache_find(struct cache *cache, const struct hash *hash, const void *key,
-			       uint32_t key_len);
+/* ---- Looking up: inline, for each operation does it ---- */
+
+static inline struct cache_entry *
+cache_entry_at(const struct cache *cache, uint32_t pos)
+{
+	return (struct cache_entry *)(void *)(cache->ring + pos);
+}
+
+static inline uint32_t
+cache_way_pos(uint64_t way)
+{
+	return ((uint32_t)way - 1) * 8;
+}
+
+/* The way that leads to a key's entry, or NULL. */
+static inline uint64_t *
+cache_way_of(struct cache *cache, uint32_t tag, const void *key, uint32_t key_len)
+{
+	struct cache_line *line = &cache->line[tag & cache->line_mask];
+	for (uint64_t *way = line->way; way < line->way + CACHE_WAYS; way++) {
+		/* One comparison: the same tag above, and a position (not 0) below. */
+		if ((*way ^ (uint64_t)tag << 32) - 1 >= UINT32_MAX)
+			continue;
+		struct cache_entry *e = cache_entry_at(cache, cache_way_pos(*way));
+		if (e->key_len == key_len && key_equal(e->key, key, key_len))
+			return way;
+	}
+	return NULL;
+}
+
+/* The entry of a key, or NULL; valid until the next change (cache.n_changes). */
+static inline struct cache_entry *
+cache_find(struct cache *cache, const struct hash *hash, const void *key, uint32_t key_len)
+{
+	if (!cache->memory)
+		return NULL;
+	uint64_t *way = cache_way_of(cache, hash_cache_tag(hash), key, key_len);
+	if (!way)
+		return NULL;
+	struct cache_entry *e = cache_entry_at(cache, cache_way_pos(*way));
+	e->used = 1;
+	return e;
+}
 
 /* Notes where a key was seen. */
 void cache_put(struct cache *cache, const struct hash *hash, const void *key, uint32_t key_len,

@@ -12,7 +12,7 @@
 static bool
 is_usable(const struct rkv_session *s)
 {
-	return s && !client_is_forked(s->client);
+	return s && *s->not_forked;
 }
 
 static bool
@@ -116,8 +116,7 @@ call(struct rkv_session *s, struct rkv_request *request)
 		return ERR_INVALID;
 	if (!s->free_ops)
 		return ERR_AGAIN;
-	run_all(s, request, 1);
-	return request->status;
+	return session_call(s, request);
 }
 
 static int
@@ -143,12 +142,23 @@ int
 rkv_get(struct rkv_session *s, const void *key, size_t key_len, void *buf, size_t buf_len,
 	struct rkv_item *ret_item)
 {
-	struct rkv_request r = {
-		.op = RKV_OP_GET, .key = key, .key_len = key_len, .buf = buf, .buf_len = buf_len};
-	int rc = call(s, &r);
-	if (ret_item && rc == 0)
+	if (!is_usable(s) || !key || (!buf && buf_len))
+		return ERR_INVALID;
+	if (!s->free_ops)
+		return ERR_AGAIN;
+	struct rkv_request r; /* not zeroed: what a GET does not use is not read */
+	r.op = RKV_OP_GET;
+	r.key = key;
+	r.key_len = key_len;
+	r.buf = buf;
+	r.buf_len = buf_len;
+	r.options.timeout_ms = 0;
+	int rc = session_call_get(s, &r);
+	if (!ret_item)
+		return rc;
+	if (rc == 0)
 		*ret_item = r.item;
-	else if (ret_item && rc == ERR_TOO_SMALL)
+	else if (rc == ERR_TOO_SMALL)
 		ret_item->value_len = r.item.value_len;
 	return rc;
 }

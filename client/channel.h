@@ -67,9 +67,9 @@ channel_has_output(const struct channel *channel)
 }
 
 /*
- * The next whole message, valid until the next call. ERR_AGAIN: it is not all here yet. Failures, with
- * a sentence: ERR_CONN: the server closed the connection, or it broke; ERR_VERSION, ERR_CORRUPT: these
- * bytes are no message for us.
+ * The next whole message, valid until the next call. ERR_AGAIN: it is not all here yet. Failures,
+ * with a sentence: ERR_CONN: the server closed the connection, or it broke; ERR_VERSION,
+ * ERR_CORRUPT: these bytes are no message for us.
  */
 int channel_next(struct channel *channel, const union channel_message **ret_message,
 		 char reason[NET_REASON_MAX]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The control connection and its thread, control.h. The thread sleeps in poll(2) on the socket and on
- * an eventfd, not on io_uring, so that clients also work where a container refuses that.
+ * The control connection and its thread, control.h. The thread sleeps in poll(2) on the socket and
+ * on an eventfd, not on io_uring, so that clients also work where a container refuses that.
  *
  *   connected:  socket -> STAMP, answers for sessions (links.c), answers for callers
  *               clock  -> KEEPALIVE every LIMIT_STAMP_MS once the last one was answered, [STAMP]
@@ -331,7 +331,7 @@ next_due(const struct control *c)
 	return earlier(due, links_due(&c->links));
 }
 
-/* Sleeps until something happens on the socket (if there is one) or the eventfd, or until due_ns. */
+/* Sleeps until something happens on fd (-1: none) or on the eventfd, or until due_ns. */
 static void
 sleep_until(struct control *c, int fd, bool has_output, int64_t due_ns)
 {

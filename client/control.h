@@ -18,7 +18,7 @@
  */
 int control_start(struct rkv_client *client, int64_t deadline_ns);
 
-/* Stops the thread and closes everything; no session is left. A control never started is nothing. */
+/* Stops the thread and closes everything; no session is left. One never started is nothing. */
 void control_stop(struct rkv_client *client);
 
 /* There is something to do: a session is WANTED, or wants a new serial. Any thread. */
@@ -31,14 +31,14 @@ void control_wake(struct rkv_client *client);
 int control_await_link(struct rkv_client *client, struct rkv_session *session, int64_t deadline_ns);
 
 /*
- * The session is to end: takes it out of the client's list and waits until the control thread has let
- * go of it. Any thread.
+ * The session is to end: takes it out of the client's list and waits until the control thread has
+ * let go of it. Any thread.
  */
 void control_forget(struct rkv_client *client, struct rkv_session *session);
 
 /*
- * Tells the server that a session, whose endpoint is disconnected, is over: what its port said after
- * control_forget. Any thread.
+ * Tells the server that a session, whose endpoint is disconnected, is over: what its port said
+ * after control_forget. Any thread.
  */
 void control_leave(struct rkv_client *client, uint64_t connection, uint32_t session_slot,
 		   uint32_t serial);
@@ -47,9 +47,9 @@ void control_leave(struct rkv_client *client, uint64_t connection, uint32_t sess
 void control_layout(struct rkv_client *client, struct layout *ret_layout);
 
 /*
- * One request and its answer; text (may be NULL) is cut to text_len, NUL-terminated; ret_len (may be
- * NULL): the whole length. Failures: ERR_CONN: not connected now, or lost meanwhile; ERR_TIMEOUT. Any
- * thread.
+ * One request and its answer; text (may be NULL) is cut to text_len, NUL-terminated; ret_len (may
+ * be NULL): the whole length. Failures: ERR_CONN: not connected now, or lost meanwhile;
+ * ERR_TIMEOUT. Any thread.
  */
 int control_ping(struct rkv_client *client, int64_t deadline_ns);
 int control_stats(struct rkv_client *client, char *text, size_t text_len, size_t *ret_len,

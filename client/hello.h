@@ -24,8 +24,8 @@ struct hello {
 
 /*
  * Connects channel (closed before) to client->server. Opens client->fab if it is not open yet, and
- * the region, which is the caller's. On failure the channel is closed, and reason has a sentence that
- * names the server. Failures: CONN, TIMEOUT, VERSION, PERM, CORRUPT, NOMEM.
+ * the region, which is the caller's. On failure the channel is closed, and reason has a sentence
+ * that names the server. Failures: CONN, TIMEOUT, VERSION, PERM, CORRUPT, NOMEM.
  */
 int hello_connect(struct rkv_client *client, struct channel *channel, int64_t deadline_ns,
 		  struct hello *ret_hello, char reason[NET_REASON_MAX]);

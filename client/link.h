@@ -34,16 +34,16 @@ struct link {
 struct link_port {
 	_Atomic uint64_t start_word; /* client/stamps.h */
 	_Atomic int state;           /* enum link_state */
-	struct link next_link;       /* the control thread's while WANTED, the session's while READY */
-	int refused;                 /* failure of err.h, valid with REFUSED */
-	uint32_t former_serial;      /* set by the session before WANTED; 0: it never had a link */
+	struct link next_link;  /* the control thread's while WANTED, the session's while READY */
+	int refused;            /* failure of err.h, valid with REFUSED */
+	uint32_t former_serial; /* set by the session before WANTED; 0: it never had a link */
 	uint64_t former_epoch;
 	/* The control thread's: what the server calls the session, and who told: 0: nobody. */
 	uint64_t connection; /* number of the control connection */
 	uint32_t session_slot;
 	uint32_t serial;
-	_Atomic uint32_t renew;        /* 0, or 1: the session wants a new serial */
-	_Atomic uint32_t next_serial;  /* 0, or the new serial; the session takes it */
+	_Atomic uint32_t renew;       /* 0, or 1: the session wants a new serial */
+	_Atomic uint32_t next_serial; /* 0, or the new serial; the session takes it */
 };
 
 #endif

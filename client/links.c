@@ -238,8 +238,8 @@ deny(struct links *links, struct rkv_session *session, int code)
 }
 
 /*
- * Connects an endpoint and hands the link over; slot, serial and stamp are set. The port's own fields
- * are filled in before: a session sees them with READY.
+ * Connects an endpoint and hands the link over; slot, serial and stamp are set. What else the port
+ * says is filled in before: the session sees it with READY.
  */
 static int
 make_ready(struct links *links, struct rkv_session *session, struct link *link)
@@ -441,7 +441,7 @@ links_leave(struct links *links, uint64_t connection, uint32_t session_slot, uin
 		return;
 	pthread_mutex_lock(&links->client->mutex);
 	if (connection == links->connection) {
-		/* If it cannot be sent, the connection is about to be lost, and with it the session. */
+		/* If it cannot be sent, the connection is about to be lost. */
 		(void)channel_send(links->channel, &message, sizeof(message), WIRE_LEAVE,
 				   channel_request(links->channel));
 	} else if (connection >= links->first_of_epoch && (former = malloc(sizeof(*former)))) {

@@ -3,8 +3,8 @@
  * What the control thread does for sessions: it makes the links they want, renews their serials,
  * announces their A, and looks after idle ones. One request for a session is out at a time.
  *
- * A session that the control thread works on without the mutex is *pinned*: it stays in the list, and
- * who wants to close it waits (links_forget) until it is let go, which has a deadline.
+ * A session that the control thread works on without the mutex is *pinned*: it stays in the list,
+ * and who wants to close it waits (links_forget) until it is let go, which has a deadline.
  *
  * The control thread calls everything here, unless something else is said.
  */
@@ -57,8 +57,8 @@ int links_ask(struct links *links, int64_t now_ns);
 int64_t links_due(const struct links *links);
 
 /*
- * A JOINED, RELINKED, RENEWED or REFUSED has come. Failures, with a sentence, after which the connection
- * must be given up: ERR_CORRUPT: nobody asked for it; ERR_CONN.
+ * A JOINED, RELINKED, RENEWED or REFUSED has come. Failures, with a sentence, after which the
+ * connection must be given up: ERR_CORRUPT: nobody asked for it; ERR_CONN.
  */
 int links_answer(struct links *links, const union channel_message *message,
 		 char reason[NET_REASON_MAX]);
@@ -70,10 +70,10 @@ int links_answer(struct links *links, const union channel_message *message,
 uint32_t links_announce(struct links *links, struct rkv_session **cursor,
 			struct wire_announcement *announcements, uint32_t max);
 
-/* Flushes idle sessions' marks, and lets them give back chunks if the server asks for it, [STAMP]. */
+/* Flushes idle sessions' marks, [STAMP], and lets them give back chunks if the server asks. */
 void links_maintain(struct links *links, int64_t now_ns);
 
-/* Takes a session out of the list. From then on the control thread does not touch it. Any thread. */
+/* Takes a session out of the list; then the control thread does not touch it. Any thread. */
 void links_forget(struct links *links, struct rkv_session *session);
 
 /* Tells the server, now or when it is connected, that a session is over. Any thread. */

@@ -21,18 +21,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "client/key.h"
 #include "common/err.h"
 
 #define INVALID_IS_CORRUPT 16u /* looks at one word whose block never validates */
 #define BACKOFF_DOUBLINGS 10u
 
 /* ---- Batches ---- */
-
-static struct rkv_op_stats *
-stats_of(struct rkv_session *s, const struct op *op)
-{
-	return &s->stats.op[op->request->op];
-}
 
 static struct fab_op *
 batch_add(struct op *op, enum fab_kind kind, uint64_t roff)
@@ -48,7 +43,7 @@ static void
 batch_read(struct rkv_session *s, struct op *op, uint64_t roff, void *local, uint32_t len)
 {
 	batch_add(op, FAB_READ, roff)->piece[0] = (struct fab_piece){local, len, s->arena.key};
-	stats_of(s, op)->n_bytes_read += len;
+	op->stats->n_bytes_read += len;
 }
 
 static void
@@ -57,11 +52,16 @@ batch_read_slot(struct rkv_session *s, struct op *op, uint64_t off)
 	batch_read(s, op, off, &op->scratch->slot, 8);
 }
 
+/* {READ A; READ B}: where the key lives in this region is computed when it is first looked for. */
 static void
 batch_read_buckets(struct rkv_session *s, struct op *op)
 {
-	for (int i = 0; i < 2; i++)
+	uint64_t main[2];
+	hash_main_buckets(&op->hash, 2 * s->link.layout.n_groups, main);
+	for (int i = 0; i < 2; i++) {
+		op->bucket_off[i] = layout_combined_off(&s->link.layout, main[i]);
 		batch_read(s, op, op->bucket_off[i], op->scratch->bucket[i], LAYOUT_COMBINED_LEN);
+	}
 }
 
 static void
@@ -79,9 +79,8 @@ batch_cas(struct rkv_session *s, struct op *op, uint64_t off, uint64_t expect, u
 static void
 post(struct rkv_session *s, struct op *op, enum op_step step, enum op_pending pending)
 {
-	struct rkv_op_stats *stats = stats_of(s, op);
-	stats->n_round_trips++;
-	stats->n_requests += op->n_batch;
+	op->stats->n_round_trips++;
+	op->stats->n_requests += op->n_batch;
 	op->step = step;
 	unsigned n = op->n_batch;
 	op->n_batch = 0;
@@ -99,10 +98,10 @@ post(struct rkv_session *s, struct op *op, enum op_step step, enum op_pending pe
 static void
 release_in(struct rkv_session *s, struct op *op)
 {
-	if (op->in_run)
-		arena_give(&s->arena, ARENA_IN, op->in_run);
+	if (!op->in_run)
+		return;
+	arena_give(&s->arena, ARENA_IN, op->in_run);
 	op->in_run = NULL;
-	op->block = NULL;
 }
 
 /* The new block is not ours any more, or in doubt: whoever it belongs to marks it, [WHO-FREES]. */
@@ -121,7 +120,7 @@ release_block(struct rkv_session *s, struct op *op)
 		return;
 	if (op->is_written) {
 		session_mark(s, op->mine.off, op->mine.tag, op->start);
-		stats_of(s, op)->n_marks++;
+		op->stats->n_marks++;
 	} else {
 		alloc_put_back(s, &op->mine);
 	}
@@ -136,6 +135,7 @@ finish(struct rkv_session *s, struct op *op, int status)
 	if (op->out_run)
 		arena_give(&s->arena, ARENA_OUT, op->out_run);
 	op->out_run = NULL;
+	op->has_tentative = false; /* a GET that gets this place next does not zero it */
 	op_complete(s, op, status);
 }
 
@@ -144,7 +144,7 @@ static void
 mark_word(struct rkv_session *s, struct op *op, uint64_t word)
 {
 	session_mark(s, slot_block_off(word), slot_tag(word), op->start);
-	stats_of(s, op)->n_marks++;
+	op->stats->n_marks++;
 }
 
 /*
@@ -154,7 +154,7 @@ mark_word(struct rkv_session *s, struct op *op, uint64_t word)
 static bool
 try_again(struct rkv_session *s, struct op *op)
 {
-	stats_of(s, op)->n_retries++;
+	op->stats->n_retries++;
 	if (op->n_again++ == 0)
 		return true;
 	unsigned doublings = op->n_again < BACKOFF_DOUBLINGS ? op->n_again : BACKOFF_DOUBLINGS;
@@ -167,9 +167,9 @@ try_again(struct rkv_session *s, struct op *op)
 }
 
 static void
-cas_lost(struct rkv_session *s, struct op *op)
+cas_lost(struct op *op)
 {
-	stats_of(s, op)->n_cas_lost++;
+	op->stats->n_cas_lost++;
 }
 
 /* ---- Blocks that land ---- */
@@ -177,34 +177,45 @@ cas_lost(struct rkv_session *s, struct op *op)
 enum verdict { BLOCK_OURS, BLOCK_OTHER, BLOCK_INVALID };
 
 static bool
-is_key(const struct op *op, const void *key, uint32_t key_len)
+is_valid(const struct block_header *h, const struct hash *hash, const void *value, uint64_t word)
 {
-	return key_len == op->key_len && memcmp(key, op->key, key_len) == 0;
+	uint64_t digest = block_digest(hash, value, h->value_len);
+	return h->checksum == block_checksum(slot_with_state(word, SLOT_COMMITTED), digest, h);
 }
 
-static enum verdict
-judge(struct rkv_session *s, struct op *op, uint64_t word)
+/* Another key's block, or no block at all? */
+static __attribute__((noinline)) enum verdict
+judge_other(struct rkv_session *s, struct op *op, uint64_t word)
 {
 	const struct block_header *h = op->block;
-	uint64_t committed = slot_with_state(word, SLOT_COMMITTED);
-	if (!block_lengths_fit(h, slot_read_len(word)) || block_tag(h) != slot_tag(word))
-		return BLOCK_INVALID;
 	const unsigned char *key = (const unsigned char *)(h + 1);
-	if (is_key(op, key, h->key_len)) {
-		if (!op->is_direct)
-			op->block_value = key + h->key_len;
-		uint64_t digest = block_digest(&op->hash, op->block_value, h->value_len);
-		return block_checksum(committed, digest, h) == h->checksum ? BLOCK_OURS : BLOCK_INVALID;
-	}
+	if (!block_lengths_fit(h, op->block_room))
+		return BLOCK_INVALID;
 	if (op->is_direct && h->key_len != op->key_len) {
 		op->no_direct = true; /* key and value are cut elsewhere: read it again in one piece */
 		return BLOCK_INVALID;
 	}
 	struct hash hash = hash_key(key, h->key_len, s->link.layout.hash_seed);
 	const unsigned char *value = op->is_direct ? op->block_value : key + h->key_len;
-	bool valid = hash_fingerprint(&hash) == slot_fingerprint(word) &&
-		     block_checksum(committed, block_digest(&hash, value, h->value_len), h) == h->checksum;
+	bool valid = hash_fingerprint(&hash) == slot_fingerprint(word) && is_valid(h, &hash, value, word);
 	return valid ? BLOCK_OTHER : BLOCK_INVALID;
+}
+
+static enum verdict
+judge(struct rkv_session *s, struct op *op, uint64_t word)
+{
+	const struct block_header *h = op->block;
+	const unsigned char *key = (const unsigned char *)(h + 1);
+	if (block_tag(h) != slot_tag(word))
+		return BLOCK_INVALID;
+	if (h->key_len == op->key_len && key_equal(key, op->key, op->key_len)) {
+		if (block_len(op->key_len, h->value_len) > op->block_room)
+			return BLOCK_INVALID;
+		if (!op->is_direct)
+			op->block_value = key + op->key_len;
+		return is_valid(h, &op->hash, op->block_value, word) ? BLOCK_OURS : BLOCK_INVALID;
+	}
+	return judge_other(s, op, word);
 }
 
 /* Judges what landed, and counts how often one word's block did not validate. */
@@ -239,14 +250,16 @@ lands_direct(struct rkv_session *s, const struct op *op, uint64_t len, uint32_t 
 static bool
 batch_read_block(struct rkv_session *s, struct op *op)
 {
-	uint64_t len = slot_read_len(op->entry.word);
-	uint64_t off = slot_block_off(op->entry.word);
+	uint64_t word = op->entry.word;
+	uint64_t len = slot_read_len(word);
+	uint64_t off = slot_block_off(word);
 	uint32_t head = BLOCK_HEADER_LEN + op->key_len;
 	uint32_t key;
 	release_in(s, op);
 	op->is_direct = false;
+	op->block_room = len;
 	op->block = (const struct block_header *)(const void *)op->scratch->in;
-	if (!layout_block_in_range(&s->link.layout, op->entry.word)) {
+	if (!layout_block_in_range(&s->link.layout, word)) {
 		op->n_invalid = INVALID_IS_CORRUPT; /* [RANGE]: no client has written such a word */
 		op_sleep(s, op, SLEEP_TIME, INT64_MAX);
 		return false;
@@ -261,7 +274,7 @@ batch_read_block(struct rkv_session *s, struct op *op)
 		batch_read(s, op, off, op->scratch->in, head);
 		struct fab_op *f = &op->batch[op->n_batch - 1];
 		f->piece[1] = (struct fab_piece){op->request->buf, (uint32_t)len - head, key};
-		stats_of(s, op)->n_bytes_read += len - head;
+		op->stats->n_bytes_read += len - head;
 		return true;
 	}
 	op->in_run = arena_take(&s->arena, ARENA_IN, len);
@@ -333,7 +346,7 @@ warm_landed(struct rkv_session *s, struct op *op)
 		op->entry.word = slot;
 		op->find = FIND_SLOT;
 	}
-	stats_of(s, op)->n_retries++;
+	op->stats->n_retries++;
 	return false;
 }
 
@@ -401,16 +414,18 @@ find(struct rkv_session *s, struct op *op)
 static void
 find_start(struct rkv_session *s, struct op *op)
 {
-	const struct cache_entry *e = cache_find(&s->cache, &op->hash, op->key, op->key_len);
+	struct cache_entry *e = cache_find(&s->cache, &op->hash, op->key, op->key_len);
 	op->step = STEP_FIND;
 	op->find = e ? FIND_WARM : FIND_LOOK;
 	op->is_warm = e != NULL;
+	op->cached = e;
 	if (!e) {
 		s->stats.n_cache_misses++;
 		return;
 	}
 	s->stats.n_cache_hits++;
 	op->entry = (struct place){e->slot_off, e->word};
+	op->cache_changes = s->cache.n_changes;
 }
 
 static void
@@ -426,36 +441,51 @@ is_expired(struct rkv_session *s, uint32_t expiry)
 	return expiry != 0 && session_wall_s(s) > expiry;
 }
 
+/* Notes where the key is, with the start of this operation, which READ the word, as its stamp. */
 static void
 remember(struct rkv_session *s, struct op *op, struct place place, uint32_t expiry)
 {
-	cache_put(&s->cache, &op->hash, op->key, op->key_len, place.off, place.word, op->start, expiry);
+	struct cache_entry *e = op->cached;
+	if (!e || op->cache_changes != s->cache.n_changes) {
+		cache_put(&s->cache, &op->hash, op->key, op->key_len, place.off, place.word, op->start,
+			  expiry);
+		return;
+	}
+	e->slot_off = place.off;
+	e->word = place.word;
+	e->stamp = op->start;
+	e->expiry = expiry;
 }
 
 /* ---- GET ---- */
 
-static void
-get_found(struct rkv_session *s, struct op *op)
+static uint32_t
+ttl_left_s(struct rkv_session *s, uint32_t expiry)
+{
+	if (expiry == 0)
+		return 0;
+	uint32_t now_s = session_wall_s(s);
+	return expiry > now_s ? expiry - now_s : 1;
+}
+
+/* Entry and block are here: gives the value to the caller. */
+static int
+get_take(struct rkv_session *s, struct op *op)
 {
 	const struct block_header *h = op->block;
 	struct rkv_request *r = op->request;
-	if (is_expired(s, h->expiry)) {
-		finish(s, op, ERR_NOT_FOUND);
-		return;
-	}
+	if (is_expired(s, h->expiry))
+		return ERR_NOT_FOUND;
 	remember(s, op, op->entry, h->expiry);
 	r->item.value_len = h->value_len;
-	if (r->buf_len < h->value_len) {
-		finish(s, op, ERR_TOO_SMALL);
-		return;
-	}
-	if (!op->is_direct && h->value_len)
-		memcpy(r->buf, op->block_value, h->value_len);
-	uint32_t now_s = h->expiry ? session_wall_s(s) : 0;
 	r->item.version = h->version;
 	r->item.user_flags = h->user_flags;
-	r->item.ttl_s = h->expiry == 0 ? 0 : h->expiry > now_s ? h->expiry - now_s : 1;
-	finish(s, op, 0);
+	r->item.ttl_s = ttl_left_s(s, h->expiry);
+	if (r->buf_len < h->value_len)
+		return ERR_TOO_SMALL;
+	if (!op->is_direct && h->value_len)
+		memcpy(r->buf, op->block_value, h->value_len);
+	return 0;
 }
 
 static void
@@ -465,7 +495,7 @@ get_run(struct rkv_session *s, struct op *op)
 		find_start(s, op);
 	switch (find(s, op)) {
 	case FOUND_HERE:
-		get_found(s, op);
+		finish(s, op, get_take(s, op));
 		return;
 	case FOUND_ABSENT:
 		finish(s, op, ERR_NOT_FOUND);
@@ -589,7 +619,7 @@ batch_write_block(struct rkv_session *s, struct op *op, uint64_t prev)
 	f->piece[0] = (struct fab_piece){op->scratch->out, head, s->arena.key};
 	if (!is_inline)
 		f->piece[1] = value;
-	stats_of(s, op)->n_bytes_written += len;
+	op->stats->n_bytes_written += len;
 	op->is_written = true;
 	return true;
 }
@@ -622,7 +652,7 @@ static bool
 lost_to_another(struct rkv_session *s, struct op *op)
 {
 	uint64_t slot = op->scratch->slot;
-	cas_lost(s, op);
+	cas_lost(op);
 	s->stats.n_cache_stale += op->is_warm;
 	op->is_warm = false;
 	if (may_be_ours(op, slot)) {
@@ -675,10 +705,11 @@ deleted(struct rkv_session *s, struct op *op)
 
 /* Empty slots of the main (or overflow) bucket of A (0) or B (1); the first one's place. */
 static uint32_t
-count_empty(const struct op *op, uint32_t b, bool overflow, struct place *ret_first)
+count_empty(const struct rkv_session *s, const struct op *op, uint32_t b, bool overflow,
+	    struct place *ret_first)
 {
 	/* In a combined bucket the main one comes first on the left side of its group. */
-	bool is_left = (op->bucket_off[b] - op->index_off) % LAYOUT_GROUP_LEN == 0;
+	bool is_left = (op->bucket_off[b] - s->link.layout.index_off) % LAYOUT_GROUP_LEN == 0;
 	uint32_t half = is_left == overflow;
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < LAYOUT_BUCKET_SLOTS; i++) {
@@ -696,12 +727,12 @@ count_empty(const struct op *op, uint32_t b, bool overflow, struct place *ret_fi
 
 /* The emptier main bucket, else an overflow bucket. */
 static bool
-choose_empty(const struct op *op, struct place *ret_place)
+choose_empty(const struct rkv_session *s, const struct op *op, struct place *ret_place)
 {
 	for (int overflow = 0; overflow < 2; overflow++) {
 		struct place first[2];
-		uint32_t n_a = count_empty(op, 0, overflow, &first[0]);
-		uint32_t n_b = count_empty(op, 1, overflow, &first[1]);
+		uint32_t n_a = count_empty(s, op, 0, overflow, &first[0]);
+		uint32_t n_b = count_empty(s, op, 1, overflow, &first[1]);
 		if (n_a || n_b) {
 			*ret_place = first[n_b > n_a];
 			return true;
@@ -785,7 +816,7 @@ insert_post(struct rkv_session *s, struct op *op)
 	op->step = STEP_INSERT;
 	if (!rival_is_gone(s, op))
 		return;
-	if (!choose_empty(op, &op->own)) {
+	if (!choose_empty(s, op, &op->own)) {
 		if (!has_tentative_word(op)) {
 			finish(s, op, ERR_INDEX_FULL);
 			return;
@@ -816,7 +847,7 @@ start_over(struct rkv_session *s, struct op *op)
 {
 	drop_block(op);
 	op->has_tentative = false;
-	cas_lost(s, op);
+	cas_lost(op);
 	find_again(op, FIND_LOOK);
 	if (try_again(s, op))
 		mutate_run(s, op);
@@ -829,7 +860,7 @@ tentative_landed(struct rkv_session *s, struct op *op)
 {
 	op->rtt_ns = fab_now(s->link.fab) - op->posted_ns;
 	if (op->scratch->old != op->own.word) {
-		cas_lost(s, op); /* somebody took the slot; the buckets behind the CAS are fresh */
+		cas_lost(op); /* somebody took the slot; the buckets behind the CAS are fresh */
 		find_again(op, FIND_LOOK_LANDED);
 		if (try_again(s, op))
 			mutate_run(s, op);
@@ -1217,7 +1248,7 @@ resolve_retry(struct rkv_session *s, struct op *op, enum op_step step)
 {
 	op->pending = PENDING_NO;
 	op->step = step;
-	stats_of(s, op)->n_retries++;
+	op->stats->n_retries++;
 	mutate_run(s, op);
 }
 
@@ -1306,7 +1337,16 @@ resolve_block(struct rkv_session *s, struct op *op)
 /* ---- Entry points ---- */
 
 static void
-landed(struct rkv_session *s, struct landing *self, int status)
+run_step(struct rkv_session *s, struct op *op)
+{
+	if (op->request->op == RKV_OP_GET)
+		get_run(s, op);
+	else
+		mutate_run(s, op);
+}
+
+void
+op_landed(struct rkv_session *s, struct landing *self, int status)
 {
 	struct op *op = (struct op *)(void *)self;
 	op->is_outstanding = false;
@@ -1318,29 +1358,24 @@ landed(struct rkv_session *s, struct landing *self, int status)
 	/* Not while the outcome of an earlier CAS is still being found out. */
 	if (op->step < STEP_RESOLVE)
 		op->pending = PENDING_NO;
-	op_run(s, op);
+	run_step(s, op);
 }
 
-void
-op_init(struct op *op, struct rkv_request *request)
+static int
+check_key(const struct rkv_request *r)
 {
-	size_t from = offsetof(struct op, request);
-	memset((char *)op + from, 0, offsetof(struct op, candidate) - from);
-	op->landing.landed = landed;
-	op->request = request;
-	memset(&request->item, 0, sizeof(request->item));
+	if (r->key_len - 1 < LIMIT_KEY_MAX)
+		return 0;
+	return r->key_len == 0 ? ERR_INVALID : ERR_TOO_BIG;
 }
 
 /* What can be wrong with a request; 0, or its failure. */
 static int
 check(const struct rkv_session *s, const struct rkv_request *r)
 {
-	if (r->key_len < 1)
-		return ERR_INVALID;
-	if (r->key_len > LIMIT_KEY_MAX)
-		return ERR_TOO_BIG;
-	if (r->op == RKV_OP_GET || r->op == RKV_OP_DELETE)
-		return 0;
+	int rc = check_key(r);
+	if (rc != 0 || r->op == RKV_OP_GET || r->op == RKV_OP_DELETE)
+		return rc;
 	if (r->options.ttl_s > LIMIT_TTL_MAX_S)
 		return ERR_INVALID;
 	if (r->op != RKV_OP_TOUCH &&
@@ -1349,40 +1384,61 @@ check(const struct rkv_session *s, const struct rkv_request *r)
 	return 0;
 }
 
-/* Where the key lives in this region. */
-static int
-locate(struct rkv_session *s, struct op *op)
+static void
+op_place(struct rkv_session *s, struct op *op)
 {
-	const struct rkv_request *r = op->request;
-	const struct layout *l = &s->link.layout;
-	uint64_t main[2];
-	int rc = check(s, r);
-	if (rc != 0)
-		return rc;
-	op->key = r->key;
-	op->key_len = (uint32_t)r->key_len;
-	op->hash = hash_key(r->key, op->key_len, l->hash_seed);
-	op->index_off = l->index_off;
-	hash_main_buckets(&op->hash, 2 * l->n_groups, main);
-	op->bucket_off[0] = layout_combined_off(l, main[0]);
-	op->bucket_off[1] = layout_combined_off(l, main[1]);
-	return 0;
+	op->key = op->request->key;
+	op->key_len = (uint32_t)op->request->key_len;
+	op->hash = hash_key(op->key, op->key_len, s->link.layout.hash_seed);
+}
+
+static void
+op_start(struct rkv_session *s, struct op *op)
+{
+	int rc = check(s, op->request);
+	if (rc != 0) {
+		finish(s, op, rc);
+		return;
+	}
+	op_place(s, op);
+	run_step(s, op);
+}
+
+__attribute__((flatten)) bool
+op_try_warm(struct rkv_session *s, struct op *op)
+{
+	struct fab_done *done = s->done;
+	if (check_key(op->request) != 0)
+		return false;
+	op_place(s, op);
+	find_start(s, op);
+	if (!op->is_warm || !batch_read_block(s, op))
+		return false;
+	batch_read_slot(s, op, op->entry.off);
+	op->find = FIND_WARM_LANDED;
+	post(s, op, STEP_FIND, PENDING_NO);
+	if (fab_poll(s->link.ep, done, 1) == 0)
+		return false;
+	s->n_outstanding--;
+	op->is_outstanding = false;
+	if (done->status != 0) {
+		s->broken = true;
+		return false;
+	}
+	if (!warm_landed(s, op))
+		return false;
+	op->request->status = get_take(s, op);
+	release_in(s, op);
+	return true;
 }
 
 void
 op_run(struct rkv_session *s, struct op *op)
 {
-	if (op->step == STEP_START) {
-		int rc = locate(s, op);
-		if (rc != 0) {
-			finish(s, op, rc);
-			return;
-		}
-	}
-	if (op->request->op == RKV_OP_GET)
-		get_run(s, op);
+	if (op->step == STEP_START)
+		op_start(s, op);
 	else
-		mutate_run(s, op);
+		run_step(s, op);
 }
 
 /* Why it has not got further than where it sleeps. */

@@ -6,6 +6,8 @@
 #ifndef RKV_CLIENT_OP_H
 #define RKV_CLIENT_OP_H
 
+#include <string.h>
+
 #include "client/alloc.h"
 #include "client/session.h"
 #include "proto/layout.h"
@@ -88,49 +90,39 @@ struct op {
 	struct op *prev;
 	struct op_scratch *scratch;
 
-	/* From here to the arrays: zero when it starts. */
 	struct rkv_request *request;
+	struct rkv_op_stats *stats; /* of its kind, in the session */
 	uint32_t *n_waiting; /* blocking calls: counted down instead of being polled */
+	uint64_t start;      /* stamp, [STAMP] */
+	const unsigned char *key;
+	uint32_t key_len;
+	struct hash hash;
+
+	/* Zero when it starts: from step to start_of_rest, for mutations on to end_of_zero. */
 	enum op_step step;
 	enum find_step find;
 	enum op_sleep sleep;
 	enum op_pending pending;
 	bool is_outstanding; /* a batch is out */
 	bool has_atomic;     /* with a CAS in it */
-	bool is_expired;
-	uint64_t n_marks_before; /* marks posted before that CAS */
-	int64_t wake_ns;
-	int64_t deadline_ns; /* 0: has not looked at the clock yet */
-	uint64_t start;      /* stamp, [STAMP] */
+	bool is_expired;     /* its deadline has passed; it withdraws its tentative word */
+	bool is_warm;        /* the entry came from the cache and is not confirmed yet */
+	bool is_direct;      /* the value lands in the caller's buffer */
+	bool no_direct;      /* it did not fit there: somebody else's key is longer */
+	uint16_t n_batch;
 	uint32_t n_again;    /* retries, for the back-off */
-	uint32_t n_batch;
-	int alloc_status; /* why memory could not be had */
-	uint32_t alloc_class;
-
-	const unsigned char *key;
-	uint32_t key_len;
-	struct hash hash;
-	uint64_t bucket_off[2]; /* of A and B */
-	uint64_t index_off;
-
-	/* The entry worked on: where, the word seen there, and its block as it landed. */
-	struct place entry;
-	const struct block_header *block;
-	const unsigned char *block_value;
-	void *in_run;   /* arena memory of a large block, or NULL */
-	bool is_warm;   /* the entry came from the cache and is not confirmed yet */
-	bool is_direct; /* the value lands in the caller's buffer */
-	bool no_direct; /* it did not fit there: somebody else's key is longer */
-	uint32_t n_invalid;    /* times in a row that the same word's block did not validate */
-	uint64_t invalid_word;
-	uint32_t n_candidates;
-	uint32_t next_candidate;
+	uint32_t n_invalid;  /* times in a row that the same word's block did not validate */
+	int64_t deadline_ns; /* 0: has not looked at the clock yet */
+	void *in_run;        /* arena memory of a large block, or NULL */
+	char start_of_rest[0];
 
 	/* The new block. */
 	struct block_ref mine;
 	bool has_block;
 	bool is_written;
 	bool has_digest;
+	int alloc_status; /* why memory could not be had */
+	uint32_t alloc_class;
 	void *out_run;
 	const void *value; /* what is stored: the caller's, or for touch what landed */
 	uint64_t value_len;
@@ -149,16 +141,53 @@ struct op {
 	uint32_t n_rivals;
 	int64_t posted_ns;
 	int64_t rtt_ns;
+	char end_of_zero[0];
 
+	/* The entry worked on: where, the word seen there, and its block as it landed. */
+	struct place entry;
+	const struct block_header *block;
+	uint64_t block_room; /* bytes that landed */
+	const unsigned char *block_value;
+	uint64_t invalid_word;
+	struct cache_entry *cached; /* where the entry came from, valid while cache.n_changes stays */
+	uint64_t cache_changes;
+
+	uint64_t n_marks_before; /* marks posted before the batch's CAS */
+	int64_t wake_ns;
+	uint64_t bucket_off[2]; /* of A and B, once looked at */
+	uint32_t n_candidates;
+	uint32_t next_candidate;
 	struct place candidate[OP_CANDIDATES_MAX];
 	struct fab_op batch[FAB_BATCH_MAX];
 };
 
 /* Makes a free op the request's; its key and value lengths are checked by the first step. */
-void op_init(struct op *op, struct rkv_request *request);
+static inline void
+op_init(struct rkv_session *session, struct op *op, struct rkv_request *request, enum rkv_op kind)
+{
+	size_t from = offsetof(struct op, step);
+	op->request = request;
+	op->stats = &session->stats.op[kind];
+	if (kind == RKV_OP_GET) {
+		memset(&op->step, 0, offsetof(struct op, start_of_rest) - from);
+		return;
+	}
+	memset(&op->step, 0, offsetof(struct op, end_of_zero) - from);
+	request->item = (struct rkv_item){0};
+}
+
+/* What its batches' completions are delivered to (landing.landed). */
+void op_landed(struct rkv_session *session, struct landing *self, int status);
 
 /* Runs an operation's next step: after submission, a landing, or a sleep. */
 void op_run(struct rkv_session *session, struct op *op);
+
+/*
+ * A blocking GET, while nothing else is outstanding: if the cache knows the key's place, its one round
+ * trip is made right here, without a place among the operations in flight. True: it is over, the
+ * status is the request's. False: it goes on as an ordinary operation, from the step where it is.
+ */
+bool op_try_warm(struct rkv_session *session, struct op *op);
 
 /* Its deadline has passed while it sleeps: ends it, withdrawing a tentative word first. */
 void op_expire(struct rkv_session *session, struct op *op);

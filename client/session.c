@@ -9,6 +9,10 @@
  * When a batch fails, the endpoint is broken: nothing more is posted, everything outstanding fails,
  * then the session disconnects and asks the control thread for another link, [ONE-QP]. Operations
  * sleep meanwhile, and find out what became of their CASes afterwards (client/op.c).
+ *
+ * A request completes only when no batch of it is out, so that its buffers are the caller's again,
+ * [LOCAL]; also when its deadline has passed: then the connection that keeps a batch too long is cut,
+ * and every request ends, [DEADLINE].
  */
 #include "client/session.h"
 
@@ -21,7 +25,6 @@
 #include "common/err.h"
 #include "proto/wire.h"
 
-#define POLL_MAX 16u
 #define PUMPS_PER_TICK 64u
 #define REAP_STAMPS 10u /* between two reaps of all maps, while chunks are short */
 #define HANG_NS INT64_C(1000000000) /* a batch out so long after its deadline: the connection hangs */
@@ -56,30 +59,46 @@ publish_newest(struct rkv_session *s, uint64_t stamp)
 	}
 }
 
-/* From idle to busy; waits while the control thread flushes. */
-static void
+/* From idle with marks out, whose start stays published; or waits while the control thread flushes. */
+static __attribute__((noinline)) void
+begin_slowly(struct rkv_session *s)
+{
+	for (;;) {
+		uint64_t word = atomic_load_explicit(&s->port.start_word, memory_order_relaxed);
+		bool is_idle = start_state(word) == START_IDLE;
+		uint64_t stamp = is_idle ? newest_stamp(s) : start_stamp(word);
+		if (start_state(word) == START_FLUSHING) {
+			fab_pause(s->client->fab, 0);
+			continue;
+		}
+		if (!atomic_compare_exchange_strong_explicit(&s->port.start_word, &word,
+							     start_make(START_BUSY, stamp),
+							     memory_order_seq_cst,
+							     memory_order_relaxed))
+			continue;
+		s->is_held = true;
+		s->published = stamp;
+		if (is_idle)
+			publish_newest(s, stamp);
+		return;
+	}
+}
+
+/* From idle to busy. */
+static inline void
 session_begin(struct rkv_session *s)
 {
 	if (s->is_held)
 		return;
-	uint64_t word = atomic_load_explicit(&s->port.start_word, memory_order_relaxed);
-	for (;;) {
-		if (start_state(word) == START_FLUSHING) {
-			fab_pause(s->client->fab, 0);
-			word = atomic_load_explicit(&s->port.start_word, memory_order_relaxed);
-			continue;
-		}
-		bool idle = start_state(word) == START_IDLE;
-		uint64_t stamp = idle ? newest_stamp(s) : start_stamp(word);
-		if (!atomic_compare_exchange_weak_explicit(&s->port.start_word, &word,
-							   start_make(START_BUSY, stamp),
-							   memory_order_seq_cst, memory_order_relaxed))
-			continue;
+	uint64_t idle = start_make(START_IDLE, 0);
+	uint64_t stamp = newest_stamp(s);
+	if (atomic_compare_exchange_strong_explicit(&s->port.start_word, &idle,
+						    start_make(START_BUSY, stamp),
+						    memory_order_seq_cst, memory_order_relaxed)) {
 		s->is_held = true;
-		s->published = stamp;
-		if (idle)
-			publish_newest(s, stamp);
-		return;
+		publish_newest(s, stamp);
+	} else {
+		begin_slowly(s);
 	}
 }
 
@@ -108,10 +127,12 @@ republish(struct rkv_session *s)
 			      memory_order_release);
 }
 
-static void
+static inline void
 let_go(struct rkv_session *s)
 {
-	uint64_t start = smallest_start(s);
+	uint64_t start = UINT64_MAX;
+	if (s->n_held || s->alloc.job != JOB_NONE)
+		start = smallest_start(s);
 	uint64_t word = start == UINT64_MAX ? start_make(START_IDLE, 0) : start_make(START_MARKS, start);
 	atomic_store_explicit(&s->port.start_word, word, memory_order_release);
 }
@@ -211,9 +232,12 @@ op_free(struct rkv_session *s, struct op *op)
 static void
 count_result(struct rkv_op_stats *stats, int status)
 {
-	stats->n_done += status == 0;
-	stats->n_outcomes += status > 0;
-	stats->n_failures += status < 0;
+	if (status == 0)
+		stats->n_done++;
+	else if (status > 0)
+		stats->n_outcomes++;
+	else
+		stats->n_failures++;
 }
 
 void
@@ -228,10 +252,12 @@ void
 op_complete(struct rkv_session *s, struct op *op, int status)
 {
 	op->request->status = status;
-	count_result(&s->stats.op[op->request->op], status);
+	count_result(op->stats, status);
 	op_wake(s, op);
+	bool was_oldest = s->oldest == op;
 	in_flight_remove(s, op);
-	republish(s);
+	if (was_oldest && s->oldest)
+		republish(s);
 	if (op->n_waiting) {
 		--*op->n_waiting;
 		op_free(s, op);
@@ -413,25 +439,11 @@ look_for_link(struct rkv_session *s)
 
 /* ---- Posting and pumping ---- */
 
-int
-session_post(struct rkv_session *s, const struct fab_op *ops, unsigned n, struct landing *landing)
-{
-	if (!s->link.ep || s->broken)
-		return ERR_CONN;
-	int rc = fab_post(s->link.ep, ops, n, landing);
-	assert(rc <= 0); /* the endpoint is deeper than the session */
-	if (rc == 0)
-		s->n_outstanding++;
-	else
-		s->broken = true;
-	return rc;
-}
-
 static unsigned
 deliver(struct rkv_session *s)
 {
-	struct fab_done done[POLL_MAX];
-	unsigned n = fab_poll(s->link.ep, done, POLL_MAX);
+	struct fab_done *done = s->done;
+	unsigned n = fab_poll(s->link.ep, done, SESSION_POLL_MAX);
 	for (unsigned i = 0; i < n; i++) {
 		struct landing *l = done[i].cookie;
 		s->n_outstanding--;
@@ -537,21 +549,76 @@ session_wait(struct rkv_session *s)
 		fab_pause(s->client->fab, until_ns);
 }
 
+/* Makes the first free op the request's; enroll takes it off the list. */
+static struct op *
+take_op(struct rkv_session *s, struct rkv_request *request)
+{
+	struct op *op = s->free_ops;
+	session_begin(s);
+	op_init(s, op, request, request->op);
+	/* Busy already: the published start is not above the newest stamp. */
+	op->start = s->n_in_flight ? newest_stamp(s) : s->published;
+	return op;
+}
+
+static bool
+link_is_up(const struct rkv_session *s)
+{
+	return s->link.ep && !s->broken;
+}
+
+static void
+enroll(struct rkv_session *s, struct op *op, uint32_t *n_waiting)
+{
+	s->free_ops = op->next;
+	op->n_waiting = n_waiting;
+	in_flight_add(s, op);
+	if (!link_is_up(s))
+		op_sleep(s, op, SLEEP_LINK, 0);
+	else if (!op->is_outstanding && op->sleep == SLEEP_NO)
+		op_run(s, op);
+}
+
 void
 session_start(struct rkv_session *s, struct rkv_request *request, uint32_t *n_waiting)
 {
-	struct op *op = s->free_ops;
-	s->free_ops = op->next;
+	enroll(s, take_op(s, request), n_waiting);
+}
+
+/* As an operation among others. */
+static __attribute__((noinline)) int
+call_among_others(struct rkv_session *s, struct op *op, struct rkv_request *request)
+{
+	uint32_t n_waiting = 1;
+	enroll(s, op, &n_waiting);
+	while (n_waiting)
+		if (session_pump(s) == 0 && n_waiting)
+			session_wait(s);
+	session_settle(s);
+	return request->status;
+}
+
+int
+session_call(struct rkv_session *s, struct rkv_request *request)
+{
+	return call_among_others(s, take_op(s, request), request);
+}
+
+int
+session_call_get(struct rkv_session *s, struct rkv_request *request)
+{
 	session_begin(s);
-	op_init(op, request);
-	op->n_waiting = n_waiting;
-	/* Busy already: the published start is not above the newest stamp. */
-	op->start = s->n_in_flight ? newest_stamp(s) : s->published;
-	in_flight_add(s, op);
-	if (s->link.ep && !s->broken)
-		op_run(s, op);
-	else
-		op_sleep(s, op, SLEEP_LINK, 0);
+	if ((s->n_in_flight | s->n_outstanding) != 0 || !link_is_up(s))
+		return session_call(s, request);
+	struct op *op = s->free_ops;
+	op_init(s, op, request, RKV_OP_GET);
+	op->start = s->published;
+	if (!op_try_warm(s, op))
+		return call_among_others(s, op, request);
+	count_result(op->stats, request->status);
+	s->is_held = false;
+	let_go(s);
+	return request->status;
 }
 
 int
@@ -576,14 +643,17 @@ session_create(struct rkv_client *client, struct rkv_session **ret_session)
 	if (!s)
 		return ERR_NOMEM;
 	s->client = client;
+	s->not_forked = client->not_forked;
 	s->ops = calloc(client->options.depth, sizeof(*s->ops));
 	if (!s->ops || cache_create(&s->cache, client->options.cache_bytes) != 0) {
 		free(s->ops);
 		free(s);
 		return ERR_NOMEM;
 	}
-	for (uint32_t i = client->options.depth; i-- > 0;)
+	for (uint32_t i = client->options.depth; i-- > 0;) {
+		s->ops[i].landing.landed = op_landed;
 		op_free(s, &s->ops[i]);
+	}
 	*ret_session = s;
 	return 0;
 }

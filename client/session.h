@@ -8,6 +8,8 @@
 #ifndef RKV_CLIENT_SESSION_H
 #define RKV_CLIENT_SESSION_H
 
+#include <assert.h>
+
 #include "client/alloc.h"
 #include "client/arena.h"
 #include "client/cache.h"
@@ -15,6 +17,7 @@
 #include "client/include/rkv.h"
 #include "client/link.h"
 #include "client/stamps.h"
+#include "common/err.h"
 #include "common/fabric.h"
 #include "proto/layout.h"
 
@@ -31,8 +34,10 @@ struct held_start {
 	uint64_t start;
 };
 #define SESSION_HELD_MAX 16u
+#define SESSION_POLL_MAX 16u
 
 struct rkv_session {
+	const uint32_t *not_forked; /* the client's */
 	struct rkv_client *client;
 	struct rkv_session *next; /* in client->sessions */
 	struct link_port port;    /* shared with the control thread */
@@ -45,6 +50,7 @@ struct rkv_session {
 	bool memory_found; /* the allocator's job has ended: those that sleep for memory look again */
 	int memory_status;
 	uint32_t n_links;
+	struct fab_done done[SESSION_POLL_MAX]; /* what the last poll found */
 	uint32_t n_outstanding; /* batches posted and not completed */
 	uint32_t write_counter; /* low half of the next version */
 
@@ -92,6 +98,12 @@ void session_wait(struct rkv_session *session);
 /* Starts a request; there is a free op. n_waiting: see struct op. Then pump, or session_settle. */
 void session_start(struct rkv_session *session, struct rkv_request *request, uint32_t *n_waiting);
 
+/* Runs a request to its end; there is a free op. Returns its status. */
+int session_call(struct rkv_session *session, struct rkv_request *request);
+
+/* The same for a GET: one that is warm, and alone, takes a shorter way (op_try_warm). */
+int session_call_get(struct rkv_session *session, struct rkv_request *request);
+
 /* Lets the session go (idle) if nothing is in flight. */
 void session_settle(struct rkv_session *session);
 
@@ -99,8 +111,20 @@ void session_settle(struct rkv_session *session);
 int session_completed(struct rkv_session *session, struct rkv_request **done, int max);
 
 /* Posts a batch for landing; on a broken session it fails with ERR_CONN at once. */
-int session_post(struct rkv_session *session, const struct fab_op *ops, unsigned n,
-		 struct landing *landing);
+static inline int
+session_post(struct rkv_session *session, const struct fab_op *ops, unsigned n,
+	     struct landing *landing)
+{
+	if (!session->link.ep || session->broken)
+		return ERR_CONN;
+	int rc = fab_post(session->link.ep, ops, n, landing);
+	assert(rc <= 0); /* the endpoint is deeper than the session */
+	if (rc == 0)
+		session->n_outstanding++;
+	else
+		session->broken = true;
+	return rc;
+}
 
 /* Posts the mark of a block whose last referring word this session's CAS took out, [WHO-FREES]. */
 void session_mark(struct rkv_session *session, uint64_t block_off, uint32_t tag, uint64_t start);

@@ -33,9 +33,9 @@ moment_now(struct stamps *st)
 	return (struct moment){.ask = atomic_load_explicit(&st->asked, memory_order_seq_cst) + 1};
 }
 
-/* Has it passed: is G above the stamp of the moment? */
+/* Is its stamp known? It is the newest one when this is first asked after the answer: ask soon. */
 static inline bool
-moment_passed(struct stamps *st, struct moment *m)
+moment_is_known(struct stamps *st, struct moment *m)
 {
 	if (!m->known) {
 		if (atomic_load_explicit(&st->answered, memory_order_acquire) < m->ask)
@@ -43,7 +43,15 @@ moment_passed(struct stamps *st, struct moment *m)
 		m->stamp = atomic_load_explicit(&st->newest, memory_order_acquire);
 		m->known = true;
 	}
-	return atomic_load_explicit(&st->g, memory_order_acquire) > m->stamp;
+	return true;
+}
+
+/* Has it passed: is G above the stamp of the moment? */
+static inline bool
+moment_passed(struct stamps *st, struct moment *m)
+{
+	return moment_is_known(st, m) &&
+	       atomic_load_explicit(&st->g, memory_order_acquire) > m->stamp;
 }
 
 /*

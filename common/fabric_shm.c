@@ -788,10 +788,14 @@ fence_acquire(void)
 }
 #endif
 
-static void
+static inline __attribute__((always_inline)) void
 read_piece(const struct fab_piece *piece, const unsigned char *remote)
 {
-	if (is_words(remote, piece->len))
+	if (piece->len == 8 && is_words(remote, 8)) {
+		uint64_t word =
+			__atomic_load_n((const uint64_t *)(const void *)remote, __ATOMIC_RELAXED);
+		memcpy(piece->local, &word, 8); /* a slot */
+	} else if (is_words(remote, piece->len))
 		read_words(piece->local, remote, piece->len);
 	else
 		read_bulk(piece->local, remote, piece->len);
@@ -812,11 +816,11 @@ write_piece(const struct fab_piece *piece, unsigned char *remote)
 /* ---- Executing a batch ---- */
 
 /* [RANGE]: what a NIC would refuse. */
-static int
+static inline __attribute__((always_inline)) int
 op_check(const struct shm_endpoint *ep, const struct fab_op *op)
 {
 	uint64_t len = (uint64_t)op->piece[0].len + op->piece[1].len;
-	if (len > ep->len || op->roff > ep->len - len)
+	if (op->roff > ep->len || len > ep->len - op->roff)
 		return ERR_INVALID;
 	if (op->kind == FAB_READ)
 		return 0;
@@ -846,6 +850,15 @@ atomic_execute(const struct fab_op *op, unsigned char *remote)
 	memcpy(op->piece[0].local, &old, sizeof(old));
 }
 
+static inline __attribute__((always_inline)) void
+read_execute(const struct shm_endpoint *ep, const struct fab_op *op)
+{
+	const unsigned char *remote = ep->base + op->roff;
+	read_piece(&op->piece[0], remote);
+	if (op->piece[1].len)
+		read_piece(&op->piece[1], remote + op->piece[0].len);
+}
+
 static void
 op_execute(const struct shm_endpoint *ep, const struct fab_op *op)
 {
@@ -853,9 +866,7 @@ op_execute(const struct shm_endpoint *ep, const struct fab_op *op)
 	const struct fab_piece *piece = op->piece;
 	switch (op->kind) {
 	case FAB_READ:
-		read_piece(&piece[0], remote);
-		if (piece[1].len)
-			read_piece(&piece[1], remote + piece[0].len);
+		read_execute(ep, op);
 		break;
 	case FAB_WRITE:
 		write_piece(&piece[0], remote);
@@ -869,35 +880,46 @@ op_execute(const struct shm_endpoint *ep, const struct fab_op *op)
 	}
 }
 
-/* Executes all of a batch or, if one operation is not allowed, nothing of it. */
-static int
+/* Executes all of a batch or, if one operation is not allowed, nothing that changes the region. */
+static inline __attribute__((always_inline)) int
 batch_execute(struct shm_endpoint *ep, const struct fab_op *ops, unsigned n)
 {
 	if (ep->broken || atomic_load_explicit(ep->severed, memory_order_acquire))
 		return ERR_CONN;
-	for (unsigned i = 0; i < n; i++) {
-		int r = op_check(ep, &ops[i]);
-		if (r) {
-			ep->broken = true;
-			return r;
-		}
+	const struct fab_op *end = ops + n;
+	const struct fab_op *op = ops;
+	int r = 0;
+	/* READs in front change nothing in the region: no need to check what follows first. */
+	for (; op < end && op->kind == FAB_READ; op++) {
+		r = op_check(ep, op);
+		if (r)
+			goto refuse;
+		read_execute(ep, op);
 	}
-	for (unsigned i = 0; i < n; i++)
-		op_execute(ep, &ops[i]);
+	for (const struct fab_op *later = op; later < end; later++) {
+		r = op_check(ep, later);
+		if (r)
+			goto refuse;
+	}
+	for (; op < end; op++)
+		op_execute(ep, op);
 	/* [LIFE]: what the batch read was read before the look at the word. */
 	fence_acquire();
 	if (!life_is_on(ep->life)) {
-		ep->broken = true;
-		return ERR_CONN;
+		r = ERR_CONN;
+		goto refuse;
 	}
 	return 0;
+refuse:
+	ep->broken = true;
+	return r;
 }
 
 static int
 shm_post(struct fab_endpoint *endpoint, const struct fab_op *ops, unsigned n, void *cookie)
 {
 	struct shm_endpoint *ep = (struct shm_endpoint *)endpoint;
-	if (n < 1 || n > FAB_BATCH_MAX)
+	if (n - 1 >= FAB_BATCH_MAX)
 		return ERR_INVALID;
 	if (ep->n_posted - ep->n_polled == ep->depth)
 		return ERR_AGAIN;
@@ -912,7 +934,7 @@ static int
 shm_post_quiet(struct fab_endpoint *endpoint, const struct fab_op *ops, unsigned n)
 {
 	struct shm_endpoint *ep = (struct shm_endpoint *)endpoint;
-	if (n < 1 || n > FAB_BATCH_MAX)
+	if (n - 1 >= FAB_BATCH_MAX)
 		return ERR_INVALID;
 	(void)batch_execute(ep, ops, n);
 	return 0;
@@ -922,15 +944,14 @@ static unsigned
 shm_poll(struct fab_endpoint *endpoint, struct fab_done *done, unsigned max)
 {
 	struct shm_endpoint *ep = (struct shm_endpoint *)endpoint;
-	unsigned n = 0;
-	if (ep->n_posted == ep->n_polled)
-		return 0;
-	bool severed = atomic_load_explicit(ep->severed, memory_order_acquire);
-	for (; n < max && ep->n_posted != ep->n_polled; n++) {
-		done[n] = ep->ring[ep->n_polled++ & ep->mask];
-		if (severed)
-			done[n].status = ERR_CONN;
-	}
+	unsigned n = ep->n_posted - ep->n_polled;
+	if (n > max)
+		n = max;
+	for (unsigned i = 0; i < n; i++)
+		done[i] = ep->ring[ep->n_polled++ & ep->mask];
+	if (atomic_load_explicit(ep->severed, memory_order_acquire))
+		for (unsigned i = 0; i < n; i++)
+			done[i].status = ERR_CONN;
 	return n;
 }
 
@@ -942,6 +963,18 @@ cpu_relax(void)
 #elif defined(__aarch64__)
 	__asm__ volatile("yield" ::: "memory");
 #endif
+}
+
+static void
+shm_pause(struct fab *fab, int64_t until_ns)
+{
+	(void)fab;
+	sched_yield();
+	int64_t left_ns = until_ns - clock_now_ns();
+	struct timespec pause =
+		clock_timespec(left_ns < WAIT_SLEEP_MAX_NS ? left_ns : WAIT_SLEEP_MAX_NS);
+	if (left_ns > 0)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
 /* Nothing can land from elsewhere: this only passes the time of a caller that backs off. */
@@ -956,24 +989,7 @@ shm_wait(struct fab_endpoint *endpoint, int64_t until_ns)
 	}
 	if (left_ns <= 0 || ep->n_posted != ep->n_polled)
 		return;
-	sched_yield();
-	left_ns = until_ns - clock_now_ns();
-	struct timespec pause =
-		clock_timespec(left_ns < WAIT_SLEEP_MAX_NS ? left_ns : WAIT_SLEEP_MAX_NS);
-	if (left_ns > 0)
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-}
-
-static void
-shm_pause(struct fab *fab, int64_t until_ns)
-{
-	(void)fab;
-	int64_t left_ns = until_ns - clock_now_ns();
-	struct timespec pause =
-		clock_timespec(left_ns < WAIT_SLEEP_MAX_NS ? left_ns : WAIT_SLEEP_MAX_NS);
-	sched_yield();
-	if (left_ns > 0)
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+	shm_pause(endpoint->region->fab, until_ns);
 }
 
 static const struct fab_driver shm_driver = {

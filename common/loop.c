@@ -7,12 +7,13 @@
  *                          v
  *                      cancelling -> (SQE of the cancel) flying again -> done(-ECANCELED)
  *
- * One that is cancelled while queued never reaches the kernel. Stopping cancels what flies and turns
- * away what is queued, so that no operation outlives the loop.
+ * One that is cancelled while queued never reaches the kernel. Stopping cancels what flies and
+ * turns away what is queued, so that no operation outlives the loop.
  *
  * Listening sockets are never given to the ring: a request holds a reference to its file, and when
- * the process is killed the kernel drops it some time after the process is gone; until then the port
- * could not be bound again. An epoll descriptor holds none, so the ring watches that one instead.
+ * the process is killed the kernel drops it some time after the process is gone; until then the
+ * port could not be bound again. An epoll descriptor holds none, so the ring watches that one
+ * instead.
  */
 #include "common/loop.h"
 

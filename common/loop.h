@@ -50,8 +50,8 @@ int loop_create(const struct log *log, struct loop **ret_loop);
 void loop_destroy(struct loop *loop);
 
 /*
- * The sentence for an errno of io_uring_setup: what may have refused it, and what to do. disabled is
- * kernel.io_uring_disabled, or -1 if this kernel has no such switch.
+ * The sentence for an errno of io_uring_setup: what may have refused it, and what to do. disabled
+ * is kernel.io_uring_disabled, or -1 if this kernel has no such switch.
  */
 const char *loop_setup_remedy(int error, int disabled);
 
@@ -85,9 +85,9 @@ loop_is_idle(const struct loop_op *op)
 /* ---- Accepting ---- */
 
 /*
- * A listening socket. accepted owns the descriptor it gets. When the process has no descriptor left,
- * connections are taken with a spare one, handed to refused (which may send a word of farewell), and
- * closed: they never stay in the backlog and never make the loop spin.
+ * A listening socket. accepted owns the descriptor it gets. When the process has no descriptor
+ * left, connections are taken with a spare one, handed to refused (which may send a word of
+ * farewell), and closed: they never stay in the backlog and never make the loop spin.
  */
 struct loop_listener {
 	struct loop *loop;
@@ -103,8 +103,8 @@ struct loop_listener {
 
 /*
  * Accepts on fd, which stays the caller's. The caller has zeroed the listener and set accepted and
- * refused; they get sockets in blocking mode (io_uring does not wait on others). Failures: ERR_NOMEM,
- * ERR_CONN.
+ * refused; they get sockets in blocking mode (io_uring does not wait on others). Failures:
+ * ERR_NOMEM, ERR_CONN.
  */
 int loop_listen(struct loop *loop, struct loop_listener *listener, int fd);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A block: header, key, value, rounded up to granules. It never changes from its publication until
- * it is free again, [IMMUTABLE], and it names itself, [SELF-ID]: the checksum is seeded with the
+ * it is free again, [IMMUTABLE], and it names itself, [SELF-ID]: the checksum begins with the
  * committed slot word that points to it, so that stale bytes in the right place and right bytes in
  * the wrong place both fail. Nobody depends on the order in which the bytes of a READ were sampled.
  *
- * checksum = XXH3-64(seed: slot word; digest, header behind the checksum)
- * digest   = XXH3-64(seed: first half of the key's hash; value)
+ * checksum = XXH3-64(slot word, digest, header behind the checksum)
+ * digest   = XXH3-64(value) xor the first half of the key's hash
  *
  * The digest comes first so that a new `prev` does not rehash a large value.
  */
@@ -62,19 +62,21 @@ block_tag(const struct block_header *h)
 static inline uint64_t
 block_digest(const struct hash *hash, const void *value, uint64_t value_len)
 {
-	return XXH3_64bits_withSeed(value, value_len, hash->lo);
+	return XXH3_64bits(value, value_len) ^ hash->lo;
 }
 
 static inline uint64_t
 block_checksum(uint64_t committed_word, uint64_t digest, const struct block_header *h)
 {
 	struct {
+		uint64_t word;
 		uint64_t digest;
 		unsigned char rest[BLOCK_HEADER_LEN - sizeof(uint64_t)];
 	} covered;
+	covered.word = committed_word;
 	covered.digest = digest;
 	memcpy(covered.rest, (const unsigned char *)h + sizeof(uint64_t), sizeof(covered.rest));
-	return XXH3_64bits_withSeed(&covered, sizeof(covered), committed_word);
+	return XXH3_64bits(&covered, sizeof(covered));
 }
 
 /* The committed word that a block at block_off must be referred to by, rebuilt from its header. */

@@ -383,7 +383,7 @@ layout_block_in_range(const struct layout *l, uint64_t word)
 		return false;
 	uint64_t in_heap = off - l->heap_off;
 	return in_heap < l->n_chunks * l->chunk_size &&
-	       in_heap % l->chunk_size + len <= l->chunk_size;
+	       (in_heap & (l->chunk_size - 1)) + len <= l->chunk_size;
 }
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checks of --check: check.h. Each tries what the start would do, as far as that leaves no trace. */
+/*
+ * The checks of --check: check.h. Each tries what the start would do, as far as that leaves no
+ * trace.
+ */
 #include "server/check.h"
 
 #include <errno.h>

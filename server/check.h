@@ -8,8 +8,8 @@
 #include "server/options.h"
 
 /*
- * Writes one line for each thing looked at: "OK", "WARN" (serves, but less well) or "FAIL" (would not
- * start), its name, and what to do. Returns how many failed. Changes nothing on the machine.
+ * Writes one line for each thing looked at: "OK", "WARN" (serves, but less well) or "FAIL" (would
+ * not start), its name, and what to do. Returns how many failed. Changes nothing on the machine.
  */
 unsigned check_run(const struct options *options, FILE *out);
 

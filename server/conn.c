@@ -201,7 +201,9 @@ conn_finish(struct conn *conn, struct conn_queue *queue)
 
 /* ---- Receiving ---- */
 
-/* Delivers the whole messages there are; returns how many bytes the next one needs, 0: not known. */
+/*
+ * Delivers the whole messages there are; returns how many bytes the next one needs, 0: not known.
+ */
 static size_t
 deliver(struct conn *conn)
 {

@@ -6,8 +6,8 @@
  *   open --conn_finish--> finishing (sends what is left, then discards until the peer closes)
  *     \--conn_abort, peer closed, deadline, peer reads too slowly--> closing --> closed callback
  *
- * After the closed callback nothing of the connection is under way and its descriptor is closed: the
- * owner may free it there.
+ * After the closed callback nothing of the connection is under way and its descriptor is closed:
+ * the owner may free it there.
  */
 #ifndef RKV_SERVER_CONN_H
 #define RKV_SERVER_CONN_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The unix socket that hands out the pool: a peer presents a token, which ties it to a control
- * connection, and gets the descriptor of the memory. Before it does, the server holds a pidfd of the
- * peer's process: from then on it may touch the region until it is gone, [DEAD].
+ * connection, and gets the descriptor of the memory. Before it does, the server holds a pidfd of
+ * the peer's process: from then on it may touch the region until it is gone, [DEAD].
  */
 #ifndef RKV_SERVER_HANDOUT_H
 #define RKV_SERVER_HANDOUT_H
@@ -40,8 +40,8 @@ struct handout {
 int handout_listen(const char *path, int *ret_fd, char *ret_reason);
 
 /*
- * What to do with a path before listening there: 0: nothing is there, or a stale socket (*ret_stale).
- * Failure: ERR_CONN: something else is there.
+ * What to do with a path before listening there: 0: nothing is there, or a stale socket
+ * (*ret_stale). Failure: ERR_CONN: something else is there.
  */
 int handout_probe(const char *path, bool *ret_stale, char *ret_reason);
 

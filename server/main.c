@@ -5,8 +5,9 @@
  *   options -> sockets bound -> region reserved and formatted -> loop runs -> "ready"
  *   SIGTERM, SIGINT -> connections closed -> pool declared dead -> port given up -> exit 0
  *
- * Sockets are bound first, because that fails at once and reserving memory may take a while; they are
- * closed last, so that the next server cannot serve before this one's memory has ceased to count.
+ * Sockets are bound first, because that fails at once and reserving memory may take a while; they
+ * are closed last, so that the next server cannot serve before this one's memory has ceased to
+ * count.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Tells the service manager how the server is doing: sd_notify's protocol, which is one datagram. */
+/*
+ * Tells the service manager how the server is doing: sd_notify's protocol, which is one datagram.
+ */
 #ifndef RKV_SERVER_NOTIFY_H
 #define RKV_SERVER_NOTIFY_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kv-server's options: the same names on the command line (`--pool-size 1G`, `--pool-size=1G`) and in
- * the configuration file (`pool-size = 1G`). The command line counts more; of several, the last.
+ * kv-server's options: the same names on the command line (`--pool-size 1G`, `--pool-size=1G`) and
+ * in the configuration file (`pool-size = 1G`). The command line counts more; of several, the
+ * last.
  */
 #ifndef RKV_SERVER_OPTIONS_H
 #define RKV_SERVER_OPTIONS_H
@@ -29,8 +30,8 @@ struct options {
 };
 
 /*
- * Reads the command line (argv as main gets it) and the file it names. Failure: ERR_INVALID; ret_reason has a sentence with
- * the allowed range.
+ * Reads the command line (argv as main gets it) and the file it names. Failure: ERR_INVALID;
+ * ret_reason has a sentence with the allowed range.
  */
 int options_parse(struct options *options, char *const argv[], char ret_reason[NET_REASON_MAX]);
 

@@ -20,7 +20,9 @@ struct region {
 	uint64_t epoch;
 };
 
-/* Reserves and formats; the log says what went wrong. Failures: ERR_NOMEM, ERR_PERM, ERR_INVALID. */
+/*
+ * Reserves and formats; the log says what went wrong. Failures: ERR_NOMEM, ERR_PERM, ERR_INVALID.
+ */
 int region_create(struct region *region, const struct options *options, const struct log *log);
 
 /* Accepts one that is zeroed or half-built. */

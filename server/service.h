@@ -3,14 +3,12 @@
  * The control connections: proto/wire.h as the server speaks it. It owns the clients, the sessions,
  * the census and the unix socket; no GET and no PUT comes near it.
  *
- * A *client* is one control connection and, once it presented its token on the unix socket, the
- * process behind it. It outlives the connection while its sessions linger, [DEAD].
+ * A client (client.h) outlives its connection while its sessions linger, [DEAD].
  */
 #ifndef RKV_SERVER_SERVICE_H
 #define RKV_SERVER_SERVICE_H
 
 #include "common/loop.h"
-#include "common/net.h"
 #include "proto/wire.h"
 #include "server/census.h"
 #include "server/conn.h"
@@ -55,6 +53,11 @@ struct service_setup {
 
 /* Begins to serve when the loop runs. Failures: ERR_NOMEM, ERR_CONN. */
 int service_create(const struct service_setup *setup, struct service **ret_service);
+
+struct client;
+
+/* Lets go of a client that nothing holds any more: called when a connection or a session ended. */
+void service_settle(struct client *client);
 
 /* After the loop has ended. NULL is nothing. */
 void service_destroy(struct service *service);

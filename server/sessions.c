@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sessions and stamps: sessions.h. G is kept with the number of sessions that stand at it, so that a
- * keepalive costs no scan but when the last of them moves on.
+ * Sessions and stamps: sessions.h. G is kept with the number of sessions that stand at it, so that
+ * a keepalive costs no scan but when the last of them moves on.
  */
 #include "server/sessions.h"
 

@@ -6,11 +6,11 @@
  *   free --join--> living --leave, former_serial, process gone--> ending --sweep--> free
  *
  * A session counts for G while it is living or ending. It is ending until a complete look at the
- * chunk table, begun after its end, found (or left) no descriptor that names its slot: only then is
- * the slot number issued again. The *owner* of sessions is a client process as the server sees it:
- * one control connection, and the process behind it once it took the pool. A connection that closes
- * does not end the sessions of a process that may have the pool mapped: they linger until the process
- * is gone or names them as finished.
+ * chunk table, begun after its end, found (or left) no descriptor that names its slot: only then
+ * is the slot number issued again. The *owner* of sessions is a client process as the server sees
+ * it: one control connection, and the process behind it once it took the pool. A connection that
+ * closes does not end the sessions of a process that may have the pool mapped: they linger until
+ * the process is gone or names them as finished.
  */
 #ifndef RKV_SERVER_SESSIONS_H
 #define RKV_SERVER_SESSIONS_H
@@ -40,8 +40,7 @@ struct session {
 	bool in_sweep; /* it ended before the sweep under way began */
 	uint32_t slot;
 	uint32_t serial;
-	uint32_t
-		renewed_from; /* the serial before, or 0: a client may not know yet of its renewal */
+	uint32_t renewed_from; /* serial before or 0: the client may not know of its renewal */
 	uint64_t a;
 	struct session_owner *owner; /* NULL when ending */
 	LIST_ENTRY(session) entry;

@@ -10,7 +10,7 @@
 #   skip_all REASON            ends the script: nothing of it can run here
 #   wait_for SECONDS COMMAND...  tries until it succeeds; 1 when the time is over
 #   start_server OPTIONS...    kv-server on a free port of 127.0.0.1; sets SERVER, SERVER_PID
-#   stop_server                SIGTERM, and its exit status
+#   stop_server                SIGTERM; returns its exit status, and says why if that is not 0
 #
 # $DIR is a directory of the test's own. At the end it is removed and what runs in the background is
 # killed. RKV_BUILD is where the programs are.
@@ -127,8 +127,12 @@ start_server()
 
 stop_server()
 {
-	kill -TERM "$SERVER_PID" || return 1
+	local status
+	kill -TERM "$SERVER_PID"
 	wait "$SERVER_PID"
+	status=$?
+	[ $status = 0 ] || cat "$DIR/server.err"
+	return $status
 }
 
 finish()

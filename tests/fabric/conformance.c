@@ -347,6 +347,8 @@ conf_test_faa(void **state)
 
 /* ---- Several threads ---- */
 
+#define COUNTING_ROUNDS 100000u
+
 static void *
 counting_main(void *arg)
 {
@@ -374,9 +376,9 @@ conf_test_counting(void **state)
 	put_word(&b, 128, 0);
 	put_word(&b, 136, 0);
 	actors_run(&b, (void *(*const[])(void *)){counting_main, counting_main, counting_main}, 3,
-		   3000);
-	assert_true(get_word(&b, 128) == 60000);
-	assert_true(get_word(&b, 136) == 60000);
+		   COUNTING_ROUNDS);
+	assert_true(get_word(&b, 128) == 3 * COUNTING_ROUNDS);
+	assert_true(get_word(&b, 136) == 3 * COUNTING_ROUNDS);
 	bench_close(&b);
 }
 
@@ -874,6 +876,10 @@ conf_test_wait(void **state)
 	int64_t until_ns = fab_now(b.pair.fab) + 2000000;
 	while (fab_now(b.pair.fab) < until_ns)
 		fab_wait(b.ep, until_ns);
+	fab_pause(b.pair.fab, 0);
+	until_ns = fab_now(b.pair.fab) + 2000000;
+	while (fab_now(b.pair.fab) < until_ns)
+		fab_pause(b.pair.fab, until_ns);
 	assert_true(fab_now(b.pair.fab) < start_ns + CONF_WAIT_NS);
 	bench_close(&b);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A server that says what a test wants: it has a formatted region, hands it out, speaks proto/wire.h
- * on one connection at a time, and keeps a record of what it was asked. It runs as a thread of the
- * test. What a test cannot go on without fails it; every wait has a deadline.
+ * A server that says what a test wants: it has a formatted region, hands it out, speaks
+ * proto/wire.h on one connection at a time, and keeps a record of what it was asked. It runs as a
+ * thread of the test. What a test cannot go on without fails it; every wait has a deadline.
  */
 #ifndef RKV_TESTS_FAKE_SERVER_H
 #define RKV_TESTS_FAKE_SERVER_H

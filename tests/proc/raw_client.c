@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A client process to be killed: raw_client PORT N MODE joins, takes N free chunks, prints
- * "slot S serial N" and waits. MODE: hold; linger (closes its control connection first); fork (a child
- * of it keeps the control connection open, and prints its pid too).
+ * A client process to be killed: raw_client PORT N MODE joins, takes N free chunks, prints "slot S
+ * serial N" and waits. MODE: hold; linger (closes its control connection first); fork (a child of
+ * it keeps the control connection open, and prints its pid too).
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -33,9 +33,11 @@ static pid_t
 fork_holder(void)
 {
 	pid_t pid = fork();
-	if (pid == 0)
+	if (pid == 0) {
+		alarm(60); /* in case the test that should end it does not get there */
 		for (;;)
 			pause();
+	}
 	return pid;
 }
 

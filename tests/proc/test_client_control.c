@@ -657,6 +657,19 @@ test_impossible_answers(void **state)
 	pthread_mutex_unlock(&fake.mutex);
 	fake_await_connection(&fake, 6);
 	assert_logged("stamps that cannot be");
+	pthread_mutex_lock(&fake.mutex);
+	fake.g = 0;
+	pthread_mutex_unlock(&fake.mutex);
+	fake_await_keepalives(&fake, 3); /* the connection stays */
+	pthread_mutex_lock(&fake.mutex);
+	unsigned n_connections = fake.n_connections;
+	fake.mute[WIRE_KEEPALIVE] = true;
+	pthread_mutex_unlock(&fake.mutex);
+	fake_await_keepalives(&fake, 1); /* one is out */
+	forget_logged();
+	fake_send(&fake, &unasked, sizeof(unasked));
+	fake_await_connection(&fake, n_connections + 1);
+	assert_logged("answered a keepalive that was not sent");
 	rkv_close(client);
 	fake_stop(&fake);
 }
@@ -762,6 +775,60 @@ test_session_refused(void **state)
 	assert_logged("refused by the test");
 	assert_int_equal(client->n_sessions, 0);
 	assert_int_equal(fake_count(&fake, WIRE_LEAVE), 0);
+	rkv_close(client);
+	fake_stop(&fake);
+}
+
+static void
+put(struct rkv_session *session, const char *value)
+{
+	int rc = rkv_put(session, "key", 3, value, strlen(value), NULL, NULL);
+	if (rc)
+		fail_msg("%s", rkv_strerror(rc));
+}
+
+static void
+assert_value(struct rkv_session *session, const char *value)
+{
+	char buf[64];
+	struct rkv_item item;
+	int rc = rkv_get(session, "key", 3, buf, sizeof(buf), &item);
+	if (rc)
+		fail_msg("%s", rkv_strerror(rc));
+	assert_int_equal(item.value_len, strlen(value));
+	assert_memory_equal(buf, value, item.value_len);
+}
+
+static enum start_state
+start_state_of(struct rkv_session *session)
+{
+	return start_state(atomic_load_explicit(&session->port.start_word, memory_order_acquire));
+}
+
+/* An idle session's marks do not hold G: the control thread flushes them, [STAMP]. */
+static void
+test_idle_marks_are_flushed(void **state)
+{
+	(void)state;
+	struct fake fake;
+	struct rkv_stats_values before, after;
+	start_fake(&fake, NULL, 0);
+	struct rkv_client *client = open_client(fake.address);
+	struct rkv_session *session = open_session(client);
+	put(session, "one");
+	put(session, "two"); /* and a mark for the first block */
+	assert_int_equal(start_state_of(session), START_MARKS);
+	assert_int_equal(rkv_stats(session, &before), RKV_OK);
+	assert_int_equal(before.op[RKV_OP_PUT].n_done, 2);
+	assert_int_equal(before.op[RKV_OP_PUT].n_marks, 1);
+	assert_true(before.n_chunks_owned > 0);
+	set_stamps(&fake, 6000, 0);
+	int64_t deadline_ns = proc_deadline(WAIT_MS);
+	while (start_state_of(session) != START_IDLE)
+		assert_true(proc_pause(deadline_ns));
+	assert_int_equal(rkv_stats(session, &after), RKV_OK);
+	assert_int_equal(after.n_maintenance_requests, before.n_maintenance_requests + 1);
+	assert_value(session, "two");
 	rkv_close(client);
 	fake_stop(&fake);
 }
@@ -888,6 +955,7 @@ test_connection_lost(void **state)
 	start_fake(&fake, NULL, 0);
 	struct rkv_client *client = open_client(fake.address);
 	struct rkv_session *session = open_session(client);
+	put(session, "before");
 	fake_hang_up(&fake);
 	fake_await_connection(&fake, 2);
 	struct fake_record join = fake_record(&fake, WIRE_JOIN, 2);
@@ -895,6 +963,7 @@ test_connection_lost(void **state)
 	assert_int_equal(join.serial, 100); /* the former one, of the same epoch */
 	await_link(session);
 	assert_int_equal(session->link.serial, 101);
+	assert_value(session, "before"); /* the fake's memory is the same */
 	assert_int_equal(atomic_load(&client->n_reconnects), 1);
 	assert_int_equal(count_logged("lost: "), 1);
 	assert_int_equal(count_logged("connected to"), 1);
@@ -1192,19 +1261,17 @@ test_open_close_100(void **state)
 	(void)state;
 	struct fake fake;
 	start_fake(&fake, NULL, 0);
-	struct rkv_client *client = open_client(fake.address);
-	rkv_close(client);
 	unsigned n_before = count_descriptors(NULL);
 	for (int i = 0; i < 100; i++) {
-		client = open_client(fake.address);
+		struct rkv_client *client = open_client(fake.address);
 		open_session(client);
 		rkv_close(client);
 	}
+	fake_record(&fake, WIRE_LEAVE, 100);
 	/* The server's side of the last one may still be closing. */
 	int64_t deadline_ns = proc_deadline(WAIT_MS);
 	while (count_descriptors(NULL) > n_before)
 		assert_true(proc_pause(deadline_ns));
-	assert_int_equal(fake_count(&fake, WIRE_LEAVE), 100);
 	fake_stop(&fake);
 }
 
@@ -1283,6 +1350,7 @@ calls_after_fork(struct rkv_client *client, struct rkv_session *session)
 	struct rkv_session *other;
 	static char buf[64];
 	int n = 0;
+	alarm(WAIT_MS / 1000); /* a call that hangs ends the child */
 	n += rkv_session_open(client, &other) != RKV_E_INVALID;
 	n += rkv_limits(client, &limits) != RKV_E_INVALID;
 	n += rkv_stats(session, &stats) != RKV_E_INVALID;
@@ -1467,6 +1535,8 @@ test_kv_server(void **state)
 	struct rkv_client *client = open_client(server->address);
 	struct rkv_session *session = open_session(client);
 	uint64_t epoch = session->link.epoch;
+	put(session, "of the first server");
+	assert_value(session, "of the first server");
 	assert_int_equal(rkv_ping(client), RKV_OK);
 	assert_int_equal(rkv_server_stats(client, text, sizeof(text), NULL), RKV_OK);
 	assert_non_null(strchr(text, '\n'));
@@ -1477,6 +1547,9 @@ test_kv_server(void **state)
 	await_link(session);
 	assert_int_not_equal(session->link.epoch, epoch);
 	assert_int_equal(atomic_load(&client->n_reconnects), 1);
+	assert_int_equal(rkv_get(session, "key", 3, text, sizeof(text), NULL), RKV_NOT_FOUND);
+	put(session, "of the second");
+	assert_value(session, "of the second");
 	rkv_session_close(session);
 	rkv_close(client);
 	assert_int_equal(server_stop(server), 0);
@@ -1520,6 +1593,7 @@ main(void)
 		cmocka_unit_test(test_announcement),
 		cmocka_unit_test(test_busy_announcement),
 		cmocka_unit_test(test_session_refused),
+		cmocka_unit_test(test_idle_marks_are_flushed),
 		cmocka_unit_test(test_session_too_late),
 		cmocka_unit_test(test_sessions_limit),
 		cmocka_unit_test(test_relink),

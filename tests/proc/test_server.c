@@ -477,6 +477,20 @@ sigint_and_sigterm_end_it_cleanly(void **state)
 	}
 }
 
+/* Both are pending when it looks: the first begins an orderly stop, the second cuts it short. */
+static void
+a_second_signal_ends_it_at_once(void **state)
+{
+	struct server *server = server_start(SMALL, NULL);
+	(void)state;
+	proc_signal(server->proc, SIGSTOP);
+	proc_signal(server->proc, SIGINT);
+	proc_signal(server->proc, SIGTERM);
+	proc_signal(server->proc, SIGCONT);
+	assert_int_equal(proc_wait(server->proc, PROC_WAIT_MS), 128 + SIGTERM);
+	server_kill(server);
+}
+
 /* 20 times on one port, with a client connected each time, so that its side closes last. */
 static void
 it_restarts_on_the_same_port_at_once(void **state)
@@ -522,6 +536,7 @@ main(void)
 		cmocka_unit_test(a_stale_socket_file_is_replaced),
 		cmocka_unit_test(a_file_in_the_way_is_left_alone),
 		cmocka_unit_test(sigint_and_sigterm_end_it_cleanly),
+		cmocka_unit_test(a_second_signal_ends_it_at_once),
 		cmocka_unit_test(it_restarts_on_the_same_port_at_once),
 	};
 	return cmocka_run_group_tests(tests, make_directory, remove_directory);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Coroutines on ucontext, which makes two system calls for each change of stack. Where no sanitizer
- * has to be told of it, changes after the first are by longjmp, without; the fortified longjmp takes
- * every jump between stacks for an error. Stacks are used again: they cost more than most runs.
+ * has to be told of it, changes after the first are by longjmp, without; the fortified longjmp
+ * takes every jump between stacks for an error. Stacks are used again: they cost more than most
+ * runs.
  */
 #undef _FORTIFY_SOURCE
 #include <assert.h>

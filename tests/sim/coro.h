@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Coroutines: functions with stacks of their own, on one thread. A coroutine runs until it yields or
- * returns; one that is destroyed before it returned is simply never continued.
+ * Coroutines: functions with stacks of their own, on one thread. A coroutine runs until it yields
+ * or returns; one that is destroyed before it returned is simply never continued.
  */
 #ifndef RKV_TESTS_SIM_CORO_H
 #define RKV_TESTS_SIM_CORO_H

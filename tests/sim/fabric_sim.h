@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A fabric that is simulated: client code behind common/fabric.h on the memory model (model.h), with
- * every choice made by a scheduler (sched.h). One OS thread; who calls fab_* runs in a coroutine and
- * gives way in fab_poll and fab_wait. (Called outside of coroutines, they let everything arrive.)
+ * A fabric that is simulated: client code behind common/fabric.h on the memory model (model.h),
+ * with every choice made by a scheduler (sched.h). One OS thread; who calls fab_* runs in a
+ * coroutine and gives way in fab_poll and fab_wait. (Called outside of coroutines, they let
+ * everything arrive.)
  *
  *   sim       one run: model, scheduler, clock, coroutines
  *   process   a struct fab with its coroutines; it can crash as a whole
@@ -31,7 +32,7 @@
 struct sim_config {
 	struct model_config model;
 	struct sched_config sched;
-	unsigned grain;         /* bytes (8, 16, 32, 64) that a message is cut into; 0: by the seed */
+	unsigned grain; /* bytes (8, 16, 32, 64) that a message is cut into; 0: by the seed */
 	unsigned late_permille; /* completions that are late, beyond what the schedule does */
 	int64_t late_ns;        /* by how much, at most */
 	int64_t step_ns;        /* what a step takes */
@@ -57,8 +58,8 @@ struct sim *sim_create(const struct sim_config *config, struct sched *sched);
 void sim_destroy(struct sim *sim);
 
 /*
- * Runs until every coroutine has ended, crashed or is stopped (0), or something failed (-1). What is
- * on the wire then stays there; sim_settle lets it arrive.
+ * Runs until every coroutine has ended, crashed or is stopped (0), or something failed (-1). What
+ * is on the wire then stays there; sim_settle lets it arrive.
  */
 int sim_run(struct sim *sim);
 
@@ -83,8 +84,9 @@ void sim_advance(struct sim *sim, int64_t ns);
 uint64_t sim_n_steps(const struct sim *sim);
 
 /*
- * Exhaustive runs only: whatever the harness keeps of the past and decides by later (a history) must
- * be noted, or states are taken for equal that are not. What a coroutine got from the fabric is.
+ * Exhaustive runs only: whatever the harness keeps of the past and decides by later (a history)
+ * must be noted, or states are taken for equal that are not. What a coroutine got from the fabric
+ * is noted.
  */
 void sim_note(struct sim *sim, uint64_t value);
 
@@ -141,7 +143,7 @@ unsigned sim_connection(const struct fab_endpoint *ep);
 enum sim_connection_state sim_connection_state(const struct sim *sim, unsigned connection);
 struct fab *sim_connection_fab(const struct sim *sim, unsigned connection);
 
-/* Breaks it now, at a place in its pipe that the scheduler picks; what is out completes with ERR_CONN. */
+/* Breaks it now, at a place in its pipe that the scheduler picks; the rest fails with ERR_CONN. */
 void sim_connection_break(struct sim *sim, unsigned connection);
 
 /* The server destroys its end. */
@@ -178,9 +180,9 @@ void sim_search(const struct sim_case *c, const struct sim_config *config, uint6
 		struct sim_result *ret_result);
 
 /*
- * Every run there is (sched.bound: those near the prompt one), each state once; max_states: 0 = all.
- * For a configuration of sim_config_exhaustive: pieces of 64 bytes, eager, and time passes only when
- * nothing else can, for states would never be alike.
+ * Every run there is (sched.bound: those near the prompt one), each state once; max_states: 0 =
+ * all. For a configuration of sim_config_exhaustive: pieces of 64 bytes, eager, and time passes
+ * only when nothing else can, for states would never be alike.
  */
 struct sim_config sim_config_exhaustive(enum profile profile);
 void sim_explore(const struct sim_case *c, const struct sim_config *config, uint64_t max_states,
@@ -194,7 +196,7 @@ void sim_shrink(const struct sim_case *c, const struct sim_config *config, unsig
 void sim_print_replay(FILE *to, const struct sim_case *c, const struct sim_config *config,
 		      const struct sim_result *result);
 
-/* If RKV_SIM is set: replays that run, prints what came out, and returns true (*ret_status: exit). */
+/* If RKV_SIM is set: replays that run, prints what came out, returns true (*ret_status: exit). */
 bool sim_replay(const struct sim_case *cases, unsigned n, int *ret_status);
 
 /* Reads the text of sim_print_replay; the picks' text stays in text. False: it is none. */

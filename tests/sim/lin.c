@@ -14,9 +14,9 @@
  *   none left    the history is bad, and X is the first answer that nothing explains
  *
  * Placing nothing before an answer forces it loses no order: whatever an order puts before X can be
- * placed at the moment X answers, in that order. Where nothing is in flight, a quiescent point, just
- * the set of possible states is left, so the search is cut there by itself; and an operation that
- * takes very long costs one bit, not a window.
+ * placed at the moment X answers, in that order. Where nothing is in flight, a quiescent point,
+ * just the set of possible states is left, so the search is cut there by itself; and an operation
+ * that takes very long costs one bit, not a window.
  *
  * What keeps the sets small:
  * - An operation with an answer that changes nothing (a get, a miss, a mismatch) is placed as soon
@@ -28,7 +28,7 @@
  *   forgotten: all such states are one. Open writes of forgotten values can stand in for each
  *   other, so only the oldest unused one of a kind is tried, and the weakest kind that will do.
  * - Foresight: a value that only one write makes is not overwritten while a get that finds it is
- *   still to come.
+ *   still to come, and a write does not take a version that is going to be read with another value.
  *
  * A write whose version is not known takes, when it is placed, one of the *orphans*, versions that
  * were seen and that no known write made (each can be taken once), or one that nobody ever saw.
@@ -38,6 +38,7 @@
  */
 #include "tests/sim/lin.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +115,7 @@ struct term {
 	uint32_t wanted;   /* the last invocation of an operation that finds it current */
 	uint32_t n_makers; /* writes that can make it current */
 	bool seen;         /* versions: it was found current, or an open cas might find it so */
-	uint32_t value;    /* versions: the value, if a get was the first to say so, or TERM_NONE */
+	uint32_t value;    /* versions: the value that a get finds with it, or TERM_NONE */
 	uint32_t orphan;   /* versions: the cost bit "a write has taken it", or NO_BIT */
 };
 
@@ -208,16 +209,6 @@ term_want(const struct terms *t, uint32_t number, uint32_t event)
 
 	if (term->wanted < event)
 		term->wanted = event;
-}
-
-static void
-term_see(const struct terms *t, uint32_t number, uint32_t value)
-{
-	struct term *term = term_at(t, number);
-
-	if (!term->seen)
-		term->value = value;
-	term->seen = true;
 }
 
 /* ---- Pools: sets of configurations ---- */
@@ -582,7 +573,7 @@ write_place_unknown(struct search *s, size_t from, const struct item *item)
 
 		if (version->until <= s->event ||
 		    bit_test(pool_at(&s->now, from), version->orphan) ||
-		    (version->value != TERM_NONE && version->value != value))
+		    (s->foresight && version->value != TERM_NONE && version->value != value))
 			continue;
 		s->report->n_steps++;
 		ret = write_place(s, from, item, s->orphans[i], version->orphan);
@@ -612,7 +603,8 @@ static int
 open_class(const struct search *s, const struct item *item)
 {
 	enum lin_kind kind = item->op->kind;
-	bool chooses = item->version == TERM_NONE && (kind == LIN_TOUCH || s->n_wild_orphans);
+	uint32_t n_choices = s->foresight ? s->n_wild_orphans : s->n_orphans;
+	bool chooses = item->version == TERM_NONE && (kind == LIN_TOUCH || n_choices);
 
 	if (kind == LIN_DELETE)
 		return LIN_DELETE;
@@ -823,6 +815,7 @@ search_twice(struct search *s)
 	first = *s->report;
 	s->foresight = false;
 	ret = search_run(s);
+	assert(ret != LIN_OK);
 	if (ret == LIN_UNDECIDED) {
 		first.n_steps = s->report->n_steps;
 		first.n_configs_max = s->report->n_configs_max;
@@ -930,13 +923,14 @@ mention(struct search *s, const struct item *item, uint32_t until)
 	if (op->kind == LIN_CAS) {
 		term_mention(&s->versions, item->expected, until);
 		if (op->result == LIN_DONE || op->result == LIN_OPEN)
-			term_see(&s->versions, item->expected, TERM_NONE);
+			term_at(&s->versions, item->expected)->seen = true;
 	}
 	if (op->kind == LIN_GET && op->result == LIN_DONE) {
 		term_mention(&s->values, item->value, until);
 		if (item->version != TERM_NONE) {
 			term_mention(&s->versions, item->version, until);
-			term_see(&s->versions, item->version, item->value);
+			term_at(&s->versions, item->version)->seen = true;
+			term_at(&s->versions, item->version)->value = item->value;
 		}
 	}
 }

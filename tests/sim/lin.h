@@ -47,8 +47,8 @@ enum lin_result {
 #define LIN_RESULT_COUNT 6
 
 /*
- * Moments are of any clock that all clients share. Equal ones count as concurrent, so a coarse clock
- * makes the check less strict, never wrong.
+ * Moments are of any clock that all clients share. Equal ones count as concurrent, so a coarse
+ * clock makes the check less strict, never wrong.
  */
 struct lin_op {
 	uint64_t key;
@@ -76,7 +76,7 @@ int lin_history_add(struct lin_history *history, const struct lin_op *ops, size_
 
 void lin_history_free(struct lin_history *history);
 
-/* The result to record for a status of librkv: TIMEOUT and MAYBE are OPEN, other failures FAILED. */
+/* The result to record for a status of librkv: OPEN for TIMEOUT and MAYBE, else FAILED if < 0. */
 enum lin_result lin_result_of_status(int status);
 
 /* Both bounds are about effort, not about what counts as right. */

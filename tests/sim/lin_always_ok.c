@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The checker broken on purpose: it says that every history is linearisable. test_lin must notice. */
+/* The checker broken on purpose: to it every history is linearisable. test_lin must notice. */
 #define LIN_MUTANT_ALWAYS_OK
 #define lin_history_new always_ok_history_new
 #define lin_history_add always_ok_history_add

@@ -96,7 +96,7 @@ request(const struct statement *st, const struct stored *stored)
 {
 	static const enum model_kind kinds[] = {
 		[OP_WRITE] = MODEL_PUT, [OP_WRITE_INLINE] = MODEL_PUT, [OP_READ] = MODEL_GET,
-		[OP_CAS] = MODEL_CAS, [OP_FAA] = MODEL_FAA,
+		[OP_CAS] = MODEL_CAS,   [OP_FAA] = MODEL_FAA,
 	};
 	struct model_wr *wr = model_wr(kinds[st->op], st->n_pieces);
 
@@ -137,16 +137,15 @@ drain(struct litmus_state *s, unsigned t)
 
 	put_out(s, t, &thread->store[0]);
 	thread->n_stores--;
-	memmove(&thread->store[0], &thread->store[1],
-		thread->n_stores * sizeof(thread->store[0]));
+	memmove(&thread->store[0], &thread->store[1], thread->n_stores * sizeof(thread->store[0]));
 }
 
 static void
 store_or_post(struct litmus_state *s, unsigned t, const struct statement *st)
 {
 	struct thread *thread = &s->thread[t];
-	struct stored stored = { .statement = thread->pc };
-	struct stored fence = { .statement = thread->pc, .is_fence = true };
+	struct stored stored = {.statement = thread->pc};
+	struct stored fence = {.statement = thread->pc, .is_fence = true};
 	bool at_once = s->model->config.profile == PROFILE_SC;
 
 	for (unsigned i = 0; i < LITMUS_PIECES; i++)
@@ -280,8 +279,8 @@ add_choices(const struct litmus_state *s, struct model_choices *choices)
 	choices->n = 0;
 	model_choices(s->model, choices);
 	for (unsigned t = 0; t < s->litmus->n_threads; t++) {
-		struct model_choice c = { .kind = STEP_DRAIN, .actor = (uint16_t)t,
-					  .qp = (uint16_t)t };
+		struct model_choice c = {
+			.kind = STEP_DRAIN, .actor = (uint16_t)t, .qp = (uint16_t)t};
 
 		if (s->thread[t].n_stores)
 			model_choice_add(choices, &c);
@@ -364,8 +363,8 @@ litmus_explore(const struct litmus *litmus, const struct model_config *config,
 	       void (*at_end)(void *arg, const struct litmus_state *state), void *arg,
 	       struct litmus_stats *ret_stats)
 {
-	struct exploration x = { .state = state_create(litmus, config) };
-	struct litmus_stats stats = { 0 };
+	struct exploration x = {.state = state_create(litmus, config)};
+	struct litmus_stats stats = {0};
 
 	visit_later(&x);
 	while (x.stack.n) {
@@ -465,8 +464,9 @@ litmus_outcome(const struct litmus_state *state, char *ret_text)
 
 		for (unsigned r = 0; r < LITMUS_REGISTERS; r++) {
 			if (litmus->thread[t].loads[r])
-				*ret_text++ = state->thread[t].is_set[r] ?
-						      digit(state->thread[t].reg[r]) : '-';
+				*ret_text++ = state->thread[t].is_set[r]
+						      ? digit(state->thread[t].reg[r])
+						      : '-';
 		}
 	}
 	for (unsigned i = 0; i < litmus->n_locations; i++)

@@ -17,16 +17,13 @@ struct word_of {
 };
 
 static const struct word_of words[] = {
-	{ "st", OP_STORE, false },    { "ld", OP_LOAD, false },
-	{ "lcas", OP_LOCAL_CAS, false }, { "mfence", OP_MFENCE, false },
-	{ "await", OP_AWAIT, false }, { "send", OP_SEND, false },
-	{ "recv", OP_RECV, false },   { "unless", OP_UNLESS, false },
-	{ "skip", OP_SKIP, false },   { "poll", OP_POLL, false },
-	{ "w", OP_WRITE, false },     { "wf", OP_WRITE, true },
-	{ "wi", OP_WRITE_INLINE, false },
-	{ "r", OP_READ, false },      { "rf", OP_READ, true },
-	{ "cas", OP_CAS, false },     { "casf", OP_CAS, true },
-	{ "faa", OP_FAA, false },     { "faaf", OP_FAA, true },
+	{"st", OP_STORE, false},        {"ld", OP_LOAD, false},       {"lcas", OP_LOCAL_CAS, false},
+	{"mfence", OP_MFENCE, false},   {"await", OP_AWAIT, false},   {"send", OP_SEND, false},
+	{"recv", OP_RECV, false},       {"unless", OP_UNLESS, false}, {"skip", OP_SKIP, false},
+	{"poll", OP_POLL, false},       {"w", OP_WRITE, false},       {"wf", OP_WRITE, true},
+	{"wi", OP_WRITE_INLINE, false}, {"r", OP_READ, false},        {"rf", OP_READ, true},
+	{"cas", OP_CAS, false},         {"casf", OP_CAS, true},       {"faa", OP_FAA, false},
+	{"faaf", OP_FAA, true},
 };
 
 static void
@@ -98,8 +95,8 @@ operand_of(const char *text)
 {
 	check(text, "no value", text);
 	if (isalpha((unsigned char)*text))
-		return (struct operand){ true, register_of(text) };
-	return (struct operand){ false, (uint64_t)strtoll(text, NULL, 10) };
+		return (struct operand){true, register_of(text)};
+	return (struct operand){false, (uint64_t)strtoll(text, NULL, 10)};
 }
 
 /* "a=b,c=d": left sides of a READ or an atomic are local, those of a WRITE remote. */
@@ -175,7 +172,7 @@ parse_statement(const struct litmus *litmus, char *text)
 {
 	char *rest = NULL;
 	char *word = strtok_r(text, " ", &rest);
-	struct statement st = { 0 };
+	struct statement st = {0};
 
 	for (unsigned i = 0; word && i < sizeof(words) / sizeof(words[0]); i++) {
 		if (strcmp(word, words[i].word) != 0)

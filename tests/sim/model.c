@@ -10,18 +10,30 @@
 #include "tests/sim/rules.h"
 
 const struct rules model_rules[N_PROFILES] = {
-	[PROFILE_SC] = { .at_once = true },
-	[PROFILE_HAB] = { .node_stream = true, .sources_ordered = true, .reads_ordered = true,
-			  .atomic_first = true },
-	[PROFILE_TSO] = { .sources_ordered = true, .atomic_first = true },
-	[PROFILE_VERBS] = { .pieces_any = true, .reads_ordered = true, .writes = SCOPE_SAME_BYTES,
-			    .flush = SCOPE_SAME_BYTES, .sources = SCOPE_SAME_BYTES },
-	[PROFILE_RO] = { .pieces_any = true, .reads_ordered = true, .writes = SCOPE_NONE,
-			 .flush = SCOPE_SAME_BYTES, .sources = SCOPE_SAME_BYTES },
-	[PROFILE_WORST] = { .pieces_any = true, .writes = SCOPE_NONE,
-			    .flush = SCOPE_SAME_BYTES, .sources = SCOPE_SAME_BYTES },
-	[PROFILE_UNORD] = { .pieces_any = true, .writes = SCOPE_NONE, .flush = SCOPE_NONE,
-			    .sources = SCOPE_SAME_BYTES },
+	[PROFILE_SC] = {.at_once = true},
+	[PROFILE_HAB] = {.node_stream = true,
+			 .sources_ordered = true,
+			 .reads_ordered = true,
+			 .atomic_first = true},
+	[PROFILE_TSO] = {.sources_ordered = true, .atomic_first = true},
+	[PROFILE_VERBS] = {.pieces_any = true,
+			   .reads_ordered = true,
+			   .writes = SCOPE_SAME_BYTES,
+			   .flush = SCOPE_SAME_BYTES,
+			   .sources = SCOPE_SAME_BYTES},
+	[PROFILE_RO] = {.pieces_any = true,
+			.reads_ordered = true,
+			.writes = SCOPE_NONE,
+			.flush = SCOPE_SAME_BYTES,
+			.sources = SCOPE_SAME_BYTES},
+	[PROFILE_WORST] = {.pieces_any = true,
+			   .writes = SCOPE_NONE,
+			   .flush = SCOPE_SAME_BYTES,
+			   .sources = SCOPE_SAME_BYTES},
+	[PROFILE_UNORD] = {.pieces_any = true,
+			   .writes = SCOPE_NONE,
+			   .flush = SCOPE_NONE,
+			   .sources = SCOPE_SAME_BYTES},
 };
 
 static const char *const profile_names[N_PROFILES] = {
@@ -106,7 +118,7 @@ model_range(struct model *m, unsigned node, void *base, size_t len, bool hashed)
 	/* Few and rare: one more at a time. */
 	m->ranges = realloc(m->ranges, (m->n_ranges + 1) * sizeof(*m->ranges));
 	assert(m->ranges);
-	m->ranges[m->n_ranges] = (struct model_range){ base, len, node, hashed };
+	m->ranges[m->n_ranges] = (struct model_range){base, len, node, hashed};
 	return m->n_ranges++;
 }
 
@@ -120,7 +132,7 @@ model_at(const struct model *m, uint64_t addr)
 uint64_t
 model_mix(uint64_t a, uint64_t b)
 {
-	uint64_t v[2] = { a, b };
+	uint64_t v[2] = {a, b};
 
 	return XXH3_64bits(v, sizeof(v));
 }
@@ -130,10 +142,10 @@ model_hash(const void *data, size_t len, uint64_t seed)
 {
 	XXH128_hash_t h = XXH3_128bits_withSeed(data, len, seed);
 
-	return (struct model_hash){ h.low64, h.high64 };
+	return (struct model_hash){h.low64, h.high64};
 }
 
-/* The part of memory_hash that the bytes at an address make: a sum, so that it can be taken back. */
+/* What the bytes at an address are in memory_hash: part of a sum, so that it can be taken back. */
 static uint64_t
 bytes_hash(const unsigned char *p, uint64_t addr, unsigned len)
 {
@@ -213,7 +225,7 @@ model_qp(struct model *m, unsigned node)
 {
 	m->qps = realloc(m->qps, (m->n_qps + 1) * sizeof(*m->qps));
 	assert(m->qps);
-	m->qps[m->n_qps] = (struct model_qp){ .node = node };
+	m->qps[m->n_qps] = (struct model_qp){.node = node};
 	return m->n_qps++;
 }
 
@@ -243,7 +255,7 @@ model_post(struct model *m, unsigned qp_number, struct model_wr *wr)
 void
 model_run_whole(struct model *m, unsigned qp_number)
 {
-	struct model_choice choice = { .kind = STEP_WHOLE, .qp = (uint16_t)qp_number };
+	struct model_choice choice = {.kind = STEP_WHOLE, .qp = (uint16_t)qp_number};
 
 	while (m->qps[qp_number].n_pipe)
 		model_step(m, &choice);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * RDMA memory as a state machine: what network cards may do with posted work requests, one atomic
- * step at a time. Nothing here chooses: model_choices lists the steps that are possible, in an order
- * that depends on the state alone, and model_step takes one of them.
+ * step at a time. Nothing here chooses: model_choices lists the steps that are possible, in an
+ * order that depends on the state alone, and model_step takes one of them.
  *
  *   pipe  work requests of a queue pair that are under way, oldest first
  *   wbr   bytes the card at the far end has accepted, and acknowledges, before they are in memory
@@ -178,6 +178,13 @@ void model_post(struct model *m, unsigned qp, struct model_wr *wr);
 
 /* Appends the steps that are possible now. */
 void model_choices(const struct model *m, struct model_choices *choices);
+
+/*
+ * Whether only its own queue pair can tell when a step is taken, and taking it takes no other step
+ * away: for those who want to see every outcome, but not every order. (A source must not change
+ * while it is a source.)
+ */
+bool model_is_private(const struct model *m, const struct model_choice *choice);
 void model_choice_add(struct model_choices *choices, const struct model_choice *choice);
 void model_step(struct model *m, const struct model_choice *choice);
 
@@ -190,8 +197,8 @@ void model_poll(struct model *m, unsigned qp);
 
 /*
  * The near end of a queue pair dies: the first n_sent work requests in the pipe are on the wire and
- * may still act at the far end, the others are dropped. What came back already may still land, until
- * model_drop_local.
+ * may still act at the far end, the others are dropped. What came back already may still land,
+ * until model_drop_local.
  */
 void model_break(struct model *m, unsigned qp, unsigned n_sent);
 void model_drop_local(struct model *m, unsigned qp);

@@ -154,7 +154,7 @@ take_lates(const unsigned char **from, struct model_lates *lates)
 	lates->n = 0;
 	for (unsigned i = 0; i < n; i++) {
 		unsigned flags = take_u8(from);
-		struct model_late late = { .completion = flags & 1, .atomic = flags >> 1 & 1 };
+		struct model_late late = {.completion = flags & 1, .atomic = flags >> 1 & 1};
 
 		if (!late.completion) {
 			late.message = take_u16(from);

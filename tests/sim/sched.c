@@ -62,7 +62,7 @@ picks_add(struct picks *picks, uint32_t pick)
 bool
 picks_parse(const char *text, struct picks *ret_picks)
 {
-	struct picks picks = { 0 };
+	struct picks picks = {0};
 
 	while (*text) {
 		unsigned zeros;
@@ -199,8 +199,7 @@ pct_best(const struct sched *s, const struct model_choices *choices)
 	unsigned best = 0;
 
 	for (unsigned i = 1; i < choices->n; i++) {
-		if (pct_priority(s, choices->v[i].actor) >
-		    pct_priority(s, choices->v[best].actor))
+		if (pct_priority(s, choices->v[i].actor) > pct_priority(s, choices->v[best].actor))
 			best = i;
 	}
 	return best;
@@ -240,8 +239,7 @@ dfs_pick(struct sched *s, unsigned n)
 		picks_add(&s->picks, 0);
 		picks_add(&s->below, n);
 	}
-	/* A run that is executed again with the same picks must offer the same choices. */
-	assert(s->below.v[s->at] == n);
+	assert(s->below.v[s->at] == n && "the same picks led to other choices than before");
 	return s->picks.v[s->at++];
 }
 
@@ -300,7 +298,8 @@ sched_create(const struct sched_config *config)
 	s->random = config->seed;
 	if (config->kind == SCHED_PCT)
 		pct_start(s);
-	if (config->kind == SCHED_PICKS && config->picks && !picks_parse(config->picks, &s->picks)) {
+	if (config->kind == SCHED_PICKS && config->picks &&
+	    !picks_parse(config->picks, &s->picks)) {
 		free(s);
 		return NULL;
 	}
@@ -324,8 +323,7 @@ step_by_kind(struct sched *s, const struct model_choices *choices)
 	case SCHED_PCT:
 		return pct_pick(s, choices);
 	case SCHED_HOLD:
-		return random_actor(s, choices,
-				    random_below(s, HOLD_STEPS) ? is_no_commit : NULL);
+		return random_actor(s, choices, random_below(s, HOLD_STEPS) ? is_no_commit : NULL);
 	case SCHED_STARVE:
 		return random_actor(s, choices, is_not_starved);
 	case SCHED_PICKS:

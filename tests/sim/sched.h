@@ -37,10 +37,10 @@ enum sched_kind {
 struct sched_config {
 	enum sched_kind kind;
 	uint64_t seed;
-	unsigned depth;     /* PCT: changes of priority, plus one */
-	unsigned horizon;   /* PCT: steps within which they fall */
-	unsigned bound;     /* DFS: picks that are not 0 on a path, at most; 0 = any number */
-	const char *picks;  /* PICKS */
+	unsigned depth;    /* PCT: changes of priority, plus one */
+	unsigned horizon;  /* PCT: steps within which they fall */
+	unsigned bound;    /* DFS: picks that are not 0 on a path, at most; 0 = any number */
+	const char *picks; /* PICKS */
 };
 
 struct sched;

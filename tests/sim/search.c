@@ -25,7 +25,7 @@ void
 sim_result_clear(struct sim_result *result)
 {
 	free(result->picks);
-	*result = (struct sim_result){ 0 };
+	*result = (struct sim_result){0};
 }
 
 /* Runs the case once and adds what came out; true if it failed. The run's picks replace others. */
@@ -58,7 +58,7 @@ run_once(const struct sim_case *c, const struct sim_config *config, struct sched
 void
 sim_try(const struct sim_case *c, const struct sim_config *config, struct sim_result *ret_result)
 {
-	*ret_result = (struct sim_result){ 0 };
+	*ret_result = (struct sim_result){0};
 	run_once(c, config, NULL, NULL, ret_result);
 }
 
@@ -68,7 +68,7 @@ sim_search(const struct sim_case *c, const struct sim_config *config, uint64_t n
 {
 	struct sim_config one = *config;
 
-	*ret_result = (struct sim_result){ 0 };
+	*ret_result = (struct sim_result){0};
 	for (uint64_t i = 0; i < n_seeds; i++) {
 		one.sched.seed = config->sched.seed + i;
 		if (run_once(c, &one, NULL, NULL, ret_result))
@@ -80,11 +80,11 @@ void
 sim_explore(const struct sim_case *c, const struct sim_config *config, uint64_t max_states,
 	    struct sim_result *ret_result)
 {
-	struct states states = { 0 };
+	struct states states = {0};
 	struct sched *sched = sched_create(&config->sched);
 	bool more = true;
 
-	*ret_result = (struct sim_result){ 0 };
+	*ret_result = (struct sim_result){0};
 	while (more && (!max_states || states.n < max_states) &&
 	       !run_once(c, config, sched, &states, ret_result))
 		more = sched_next(sched);
@@ -106,7 +106,7 @@ struct shrinking {
 static bool
 still_fails(struct shrinking *s, const struct picks *picks)
 {
-	struct sim_result result = { 0 };
+	struct sim_result result = {0};
 	char *text = picks_text(picks);
 	bool failed;
 
@@ -151,7 +151,7 @@ try_without(struct shrinking *s, struct picks *picks, unsigned from, unsigned to
 static bool
 drop_some(struct shrinking *s, struct picks *picks, unsigned from, unsigned to)
 {
-	struct picks shorter = { 0 };
+	struct picks shorter = {0};
 
 	for (unsigned i = 0; i < picks->n; i++) {
 		if (i < from || i >= to)
@@ -187,9 +187,8 @@ void
 sim_shrink(const struct sim_case *c, const struct sim_config *config, unsigned max_runs,
 	   struct sim_result *result)
 {
-	struct shrinking s = { .c = c, .config = *config, .runs_left = max_runs,
-			       .result = result };
-	struct picks picks = { 0 };
+	struct shrinking s = {.c = c, .config = *config, .runs_left = max_runs, .result = result};
+	struct picks picks = {0};
 
 	s.config.sched.kind = SCHED_PICKS;
 	s.config.sched.seed = result->seed;
@@ -216,7 +215,8 @@ sim_print_replay(FILE *to, const struct sim_case *c, const struct sim_config *co
 		" eager_cards=%d eager_clients=%d seed=%" PRIu64 " sched=picks picks=%s\"\n",
 		c->name, profile_name(m->profile), m->unit_per_address, m->repeat_reads,
 		config->grain, config->late_permille, config->late_ns, config->step_ns,
-		config->max_steps, config->eager_cards, config->eager_clients, result->seed, result->picks ? result->picks : "");
+		config->max_steps, config->eager_cards, config->eager_clients, result->seed,
+		result->picks ? result->picks : "");
 }
 
 static bool

@@ -13,8 +13,8 @@ struct sim_config
 sim_config_default(void)
 {
 	return (struct sim_config){
-		.model = { .profile = PROFILE_WORST },
-		.sched = { .kind = SCHED_RANDOM, .seed = 1, .depth = 4, .horizon = 2000 },
+		.model = {.profile = PROFILE_WORST},
+		.sched = {.kind = SCHED_RANDOM, .seed = 1, .depth = 4, .horizon = 2000},
 		.late_ns = 100000,
 		.step_ns = 100,
 		.max_steps = 1000000,
@@ -234,9 +234,9 @@ collect(struct sim *sim)
 	for (unsigned i = 0; i < sim->n_co; i++) {
 		if (may_run(sim, sim->co[i]))
 			model_choice_add(&sim->choices,
-					 &(struct model_choice){ .kind = STEP_COROUTINE,
-								 .actor = (uint16_t)i,
-								 .qp = (uint16_t)i });
+					 &(struct model_choice){.kind = STEP_COROUTINE,
+								.actor = (uint16_t)i,
+								.qp = (uint16_t)i});
 	}
 }
 
@@ -340,25 +340,12 @@ step(struct sim *sim, const struct model_choice *choice)
 static bool
 is_private(const struct sim *sim, const struct model_choice *c)
 {
-	const struct model_wr *wr;
+	const struct sim_endpoint *ep;
 
-	switch (c->kind) {
-	case STEP_SOURCE:
-	case STEP_LAND:
-	case STEP_ACK:
-	case STEP_UNFENCE:
-		return sim->config.eager_cards;
-	case STEP_ANSWER:
-		/* Once answered, a READ cannot be repeated. */
-		wr = sim->model->qps[c->qp].pipe[c->entry];
-		return sim->config.eager_cards && (wr->kind != MODEL_GET || wr->repeated ||
-						   !sim->config.model.repeat_reads);
-	case STEP_COROUTINE:
-		return sim->config.eager_clients && sim->co[c->qp]->ep &&
-		       endpoint_is_pollable(sim->co[c->qp]->ep);
-	default:
-		return false;
-	}
+	if (c->kind != STEP_COROUTINE)
+		return sim->config.eager_cards && model_is_private(sim->model, c);
+	ep = sim->co[c->qp]->ep;
+	return sim->config.eager_clients && ep && endpoint_is_pollable(ep);
 }
 
 static struct model_choice
@@ -453,8 +440,7 @@ let_arrive(struct sim *sim, const struct sim_endpoint *ep, int64_t until_ns)
 }
 
 void
-sim_give_way(struct sim *sim, enum coroutine_state state, struct sim_endpoint *ep,
-	     int64_t until_ns)
+sim_give_way(struct sim *sim, enum coroutine_state state, struct sim_endpoint *ep, int64_t until_ns)
 {
 	struct coroutine *co = sim->current;
 
@@ -526,7 +512,7 @@ sim_server(struct sim *sim, void *memory, size_t len, uint64_t region_id, uint64
 	struct server *server = &sim->servers[number];
 
 	assert(number < SERVERS_MAX && (uintptr_t)memory % 8 == 0);
-	server->offer = (struct fab_offer){ .region_id = region_id, .epoch = epoch, .len = len };
+	server->offer = (struct fab_offer){.region_id = region_id, .epoch = epoch, .len = len};
 	server->len = len;
 	server->range = model_range(sim->model, NODES_OF_SERVERS + number, memory, len,
 				    sim->states != NULL);

@@ -7,7 +7,7 @@
 #include "tests/sim/coro.h"
 #include "tests/sim/fabric_sim.h"
 
-#define SERVERS_MAX 8u
+#define SERVERS_MAX 32u
 #define NODES_OF_SERVERS 1000u /* nodes from here on are servers, below: processes */
 
 enum coroutine_state {
@@ -78,8 +78,8 @@ struct sim_endpoint {
 	unsigned qp;
 	uint32_t depth;
 	enum sim_connection_state state;
-	bool is_given_up; /* disconnected, or its process crashed */
-	unsigned n_good; /* broken: batches whose completions had arrived before */
+	bool is_given_up;      /* disconnected, or its process crashed */
+	unsigned n_good;       /* broken: batches whose completions had arrived before */
 	struct batch *batches; /* out, oldest first */
 	unsigned first;
 	unsigned n_batches; /* from first on, quiet ones too */

@@ -24,7 +24,7 @@ put(struct states *states, struct model_hash hash)
 static void
 make_room(struct states *states)
 {
-	struct states larger = { .cap = states->cap ? states->cap * 2 : 1024 };
+	struct states larger = {.cap = states->cap ? states->cap * 2 : 1024};
 
 	larger.v = calloc(larger.cap, sizeof(*larger.v));
 	assert(larger.v);
@@ -48,5 +48,5 @@ void
 states_clear(struct states *states)
 {
 	free(states->v);
-	*states = (struct states){ 0 };
+	*states = (struct states){0};
 }

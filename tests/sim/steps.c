@@ -62,15 +62,17 @@ struct adding {
 static void
 add(const struct adding *to, enum model_step_kind kind, unsigned entry, unsigned piece)
 {
-	unsigned part = kind == STEP_COMMIT ? ACTOR_WBR : kind == STEP_LAND ? ACTOR_WBL : ACTOR_PIPE;
+	unsigned part = kind == STEP_COMMIT ? ACTOR_WBR
+			: kind == STEP_LAND ? ACTOR_WBL
+					    : ACTOR_PIPE;
 
 	model_choice_add(to->choices, &(struct model_choice){
-		.kind = (uint8_t)kind,
-		.actor = actor_of_qp(to->qp, part),
-		.qp = (uint16_t)to->qp,
-		.entry = (uint16_t)entry,
-		.piece = (uint16_t)piece,
-	});
+					      .kind = (uint8_t)kind,
+					      .actor = actor_of_qp(to->qp, part),
+					      .qp = (uint16_t)to->qp,
+					      .entry = (uint16_t)entry,
+					      .piece = (uint16_t)piece,
+				      });
 }
 
 static bool
@@ -234,7 +236,7 @@ add_atomic(const struct adding *to, const struct model_qp *qp, unsigned e,
 static void
 add_pipe(const struct adding *to, const struct model_qp *qp)
 {
-	struct ahead ahead = { 0 };
+	struct ahead ahead = {0};
 
 	for (unsigned e = 0; e < qp->n_pipe; e++) {
 		const struct model_wr *wr = qp->pipe[e];
@@ -258,7 +260,7 @@ model_choices(const struct model *m, struct model_choices *choices)
 
 	for (unsigned q = 0; q < m->n_qps; q++) {
 		const struct model_qp *qp = &m->qps[q];
-		struct adding to = { m, choices, q };
+		struct adding to = {m, choices, q};
 
 		if (rules->at_once) {
 			if (qp->n_pipe)
@@ -277,13 +279,47 @@ model_choices(const struct model *m, struct model_choices *choices)
 	}
 }
 
+/* Sent bytes hold up what has yet to read or change memory before them, HAB's other writers too. */
+static bool
+is_send_private(const struct model *m, const struct model_qp *qp, unsigned e)
+{
+	struct ahead ahead = {0};
+
+	for (unsigned i = 0; i < e; i++)
+		look_ahead(&ahead, qp->pipe[i]);
+	return !rules_of(m)->node_stream && !ahead.get_unread && !ahead.atomic &&
+	       !m->config.repeat_reads;
+}
+
+bool
+model_is_private(const struct model *m, const struct model_choice *c)
+{
+	const struct model_qp *qp = &m->qps[c->qp];
+
+	switch (c->kind) {
+	case STEP_SOURCE:
+	case STEP_LAND:
+	case STEP_ACK:
+	case STEP_UNFENCE:
+		return true;
+	case STEP_SEND:
+		return is_send_private(m, qp, c->entry);
+	case STEP_ANSWER:
+		/* Once answered, a READ cannot be repeated. */
+		return qp->pipe[c->entry]->kind != MODEL_GET || qp->pipe[c->entry]->repeated ||
+		       !m->config.repeat_reads;
+	default:
+		return false;
+	}
+}
+
 /* ---- What they do ---- */
 
 static void
 complete(struct model_qp *qp, const struct model_wr *wr)
 {
 	if (wr->signalled && !qp->dead)
-		lates_add(&qp->wbl, &(struct model_late){ .completion = true });
+		lates_add(&qp->wbl, &(struct model_late){.completion = true});
 }
 
 static void
@@ -293,8 +329,8 @@ send(struct model_qp *qp, unsigned e)
 
 	for (unsigned i = 0; i < wr->n_pieces; i++) {
 		const struct model_piece *piece = &wr->piece[i];
-		struct model_late late = { .addr = piece->remote, .len = piece->len,
-					   .message = qp->n_messages };
+		struct model_late late = {
+			.addr = piece->remote, .len = piece->len, .message = qp->n_messages};
 
 		memcpy(late.data, piece->data, piece->len);
 		lates_add(&qp->wbr, &late);
@@ -321,7 +357,8 @@ repeat(struct model *m, struct model_qp *qp, unsigned e, unsigned p)
 	if (!rules_of(m)->reads_ordered)
 		return;
 	for (unsigned i = e + 1; i < qp->n_pipe; i++) {
-		for (unsigned j = 0; qp->pipe[i]->kind == MODEL_GET && j < qp->pipe[i]->n_pieces; j++)
+		for (unsigned j = 0; qp->pipe[i]->kind == MODEL_GET && j < qp->pipe[i]->n_pieces;
+		     j++)
 			qp->pipe[i]->piece[j].held = false;
 	}
 }
@@ -348,8 +385,10 @@ step_atomic(struct model *m, struct model_qp *qp, unsigned e)
 	uint64_t word;
 
 	if (execute(m, wr, &word)) {
-		struct model_late late = { .addr = wr->piece[0].remote, .len = sizeof(word),
-					   .atomic = true, .message = qp->n_messages++ };
+		struct model_late late = {.addr = wr->piece[0].remote,
+					  .len = sizeof(word),
+					  .atomic = true,
+					  .message = qp->n_messages++};
 
 		memcpy(late.data, &word, sizeof(word));
 		lates_add(&qp->wbr, &late);
@@ -365,7 +404,7 @@ answer(struct model_qp *qp)
 
 	for (unsigned i = 0; i < wr->n_pieces; i++) {
 		const struct model_piece *piece = &wr->piece[i];
-		struct model_late late = { .addr = piece->local, .len = piece->len };
+		struct model_late late = {.addr = piece->local, .len = piece->len};
 
 		memcpy(late.data, piece->data, piece->len);
 		lates_add(&qp->wbl, &late);
@@ -385,7 +424,7 @@ step_whole(struct model *m, struct model_qp *qp)
 		model_store(m, wr->piece[0].remote, &word, sizeof(word));
 	for (unsigned i = 0; i < wr->n_pieces; i++) {
 		struct model_piece *piece = &wr->piece[i];
-		struct model_late late = { .addr = piece->local, .len = piece->len };
+		struct model_late late = {.addr = piece->local, .len = piece->len};
 
 		if (wr->kind == MODEL_PUT) {
 			model_store(m, piece->remote, piece->data, piece->len);

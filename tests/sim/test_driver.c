@@ -77,8 +77,8 @@ process_start(struct world *w, unsigned number, uint32_t depth, void (*run)(void
 static struct fab_op
 op_of(const struct process *p, enum fab_kind kind, uint64_t roff, unsigned local, unsigned len)
 {
-	return (struct fab_op){ .kind = kind, .roff = roff,
-				.piece = { { (void *)(p->local + local), len, p->key } } };
+	return (struct fab_op){
+		.kind = kind, .roff = roff, .piece = {{(void *)(p->local + local), len, p->key}}};
 }
 
 static struct fab_op
@@ -138,7 +138,7 @@ write_message(void *arg)
 {
 	struct process *p = arg;
 	enum publication how = *(const enum publication *)p->world->arg;
-	struct fab_op ops[2] = { op_of(p, FAB_WRITE, BLOCK, 0, BLOCK_LEN) };
+	struct fab_op ops[2] = {op_of(p, FAB_WRITE, BLOCK, 0, BLOCK_LEN)};
 	struct fab_endpoint *first = p->ep;
 
 	memset(p->local, MESSAGE, BLOCK_LEN + 8);
@@ -189,13 +189,13 @@ pass_message(struct sim *sim, void *arg)
 	sim_run(sim);
 }
 
-/* A PUT has returned, somebody is told, and reads the slot: with or without the READ behind the CAS. */
+/* A PUT has returned, somebody is told and reads the slot: with or without the READ behind the CAS. */
 static void
 put_and_tell(void *arg)
 {
 	struct process *p = arg;
 	bool flushes = *(const bool *)p->world->arg;
-	struct fab_op ops[2] = { cas_of(p, FLAG, 0, 0, 1), op_of(p, FAB_READ, FLAG, 8, 8) };
+	struct fab_op ops[2] = {cas_of(p, FLAG, 0, 0, 1), op_of(p, FAB_READ, FLAG, 8, 8)};
 
 	batch(p, ops, flushes ? 2 : 1);
 	if (flushes && sim_is_buffered(p->world->sim, p->world->server, FLAG, 8))
@@ -241,11 +241,11 @@ struct expectation {
 };
 
 static const struct expectation expectations[] = {
-	{ { "by_cas", pass_message, (void *)&by_cas }, "-------" },
-	{ { "by_write", pass_message, (void *)&by_write }, "---YYYY" },
-	{ { "by_other", pass_message, (void *)&by_other }, "--YYYYY" },
-	{ { "tell", tell, (void *)&with_read }, "------Y" },
-	{ { "tell_early", tell, (void *)&without_read }, "--YYYYY" },
+	{{"by_cas", pass_message, (void *)&by_cas}, "-------"},
+	{{"by_write", pass_message, (void *)&by_write}, "---YYYY"},
+	{{"by_other", pass_message, (void *)&by_other}, "--YYYYY"},
+	{{"tell", tell, (void *)&with_read}, "------Y"},
+	{{"tell_early", tell, (void *)&without_read}, "--YYYYY"},
 };
 
 #define N_EXPECTATIONS (sizeof(expectations) / sizeof(expectations[0]))
@@ -306,8 +306,7 @@ test_exhaustive(void **state)
 static void
 test_random(void **state)
 {
-	static const enum sched_kind kinds[] = { SCHED_RANDOM, SCHED_PCT, SCHED_HOLD,
-						 SCHED_STARVE };
+	static const enum sched_kind kinds[] = {SCHED_RANDOM, SCHED_PCT, SCHED_HOLD, SCHED_STARVE};
 	unsigned n_wrong = 0;
 
 	(void)state;
@@ -392,12 +391,12 @@ test_states(void **state)
 	(void)state;
 	for (unsigned p = 0; p < N_PROFILES; p++) {
 		struct sim_config config = sim_config_exhaustive((enum profile)p);
-		struct outcomes outcomes[2] = { { .never_alike = true } };
+		struct outcomes outcomes[2] = {{.never_alike = true}};
 		struct sim_result result[2];
 
 		config.grain = 8;
 		for (unsigned i = 0; i < 2; i++) {
-			struct sim_case c = { "tear", tear, &outcomes[i] };
+			struct sim_case c = {"tear", tear, &outcomes[i]};
 
 			sim_explore(&c, &config, 100000, &result[i]);
 			sim_result_clear(&result[i]);
@@ -414,8 +413,16 @@ test_states(void **state)
 
 /* ---- What a client does wrong ---- */
 
-enum mistake { NONE, EARLY_REUSE, QUIET_REUSE, OUTSIDE, UNREGISTERED, UNALIGNED, EARLY_DEREGISTER,
-	       USE_AFTER };
+enum mistake {
+	NONE,
+	EARLY_REUSE,
+	QUIET_REUSE,
+	OUTSIDE,
+	UNREGISTERED,
+	UNALIGNED,
+	EARLY_DEREGISTER,
+	USE_AFTER
+};
 
 static void
 make_mistake(void *arg)
@@ -469,19 +476,19 @@ test_mistakes(void **state)
 		const char *text;
 		bool in_sc;
 	} list[] = {
-		{ NONE, NULL, false },
-		{ EARLY_REUSE, "the source of a WRITE changed", false },
-		{ QUIET_REUSE, "the source of a WRITE changed", false },
-		{ OUTSIDE, "an operation outside of the region", true },
-		{ UNREGISTERED, "a piece that is not registered", true },
-		{ UNALIGNED, "an atomic that is not 8 aligned bytes", true },
-		{ EARLY_DEREGISTER, "memory is deregistered", true },
-		{ USE_AFTER, "a connection is polled that was given up", true },
+		{NONE, NULL, false},
+		{EARLY_REUSE, "the source of a WRITE changed", false},
+		{QUIET_REUSE, "the source of a WRITE changed", false},
+		{OUTSIDE, "an operation outside of the region", true},
+		{UNREGISTERED, "a piece that is not registered", true},
+		{UNALIGNED, "an atomic that is not 8 aligned bytes", true},
+		{EARLY_DEREGISTER, "memory is deregistered", true},
+		{USE_AFTER, "a connection is polled that was given up", true},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]) * 2; i++) {
-		struct sim_case c = { "mistake", mistake_run, (void *)&list[i / 2].mistake };
+		struct sim_case c = {"mistake", mistake_run, (void *)&list[i / 2].mistake};
 		struct sim_config config = sim_config_default();
 		struct sim_result result;
 		bool expected = list[i / 2].text && (i % 2 == 0 || list[i / 2].in_sc);
@@ -504,7 +511,7 @@ static void
 poll_too_early(void *arg)
 {
 	struct process *p = arg;
-	struct fab_op ops[2] = { op_of(p, FAB_READ, BLOCK, 0, BLOCK_LEN), cas_of(p, FLAG, 64, 0, 1) };
+	struct fab_op ops[2] = {op_of(p, FAB_READ, BLOCK, 0, BLOCK_LEN), cas_of(p, FLAG, 64, 0, 1)};
 
 	memset(p->local, 0, LOCAL_LEN);
 	fab_post(p->ep, ops, 2, p);
@@ -528,7 +535,7 @@ poison_run(struct sim *sim, void *arg)
 static void
 test_poison(void **state)
 {
-	struct sim_case c = { "poison", poison_run, NULL };
+	struct sim_case c = {"poison", poison_run, NULL};
 
 	(void)state;
 	for (unsigned p = 0; p < N_PROFILES; p++) {
@@ -596,8 +603,8 @@ crash_run(struct sim *sim, void *arg)
 static void
 test_crash(void **state)
 {
-	struct tally tally = { 0 };
-	struct sim_case c = { "crash", crash_run, &tally };
+	struct tally tally = {0};
+	struct sim_case c = {"crash", crash_run, &tally};
 	struct sim_config config = sim_config_default();
 	struct sim_result result;
 
@@ -685,8 +692,8 @@ break_run(struct sim *sim, void *arg)
 static void
 test_break(void **state)
 {
-	struct tally tally = { 0 };
-	struct sim_case c = { "break", break_run, &tally };
+	struct tally tally = {0};
+	struct sim_case c = {"break", break_run, &tally};
 
 	(void)state;
 	for (unsigned p = 0; p < N_PROFILES; p++) {
@@ -756,8 +763,7 @@ clock_run(struct sim *sim, void *arg)
 static void
 test_stop_and_clock(void **state)
 {
-	struct sim_case cases[] = { { "stop", stop_run, (void *)&by_cas },
-				    { "clock", clock_run, NULL } };
+	struct sim_case cases[] = {{"stop", stop_run, (void *)&by_cas}, {"clock", clock_run, NULL}};
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
@@ -835,8 +841,8 @@ test_replay(void **state)
 		assert_true(n_deviations(result.picks) <= n);
 		replay_line(c, &config, &result);
 		print_message("# %s: %u picks, shrunk to %u: %s\n",
-			      sched_kind_name((enum sched_kind)kind), n,
-			      n_deviations(result.picks), result.picks);
+			      sched_kind_name((enum sched_kind)kind), n, n_deviations(result.picks),
+			      result.picks);
 		sim_result_clear(&result);
 		sim_result_clear(&again);
 	}
@@ -847,9 +853,9 @@ main(void)
 {
 	const struct CMUnitTest list[] = {
 		cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_random),
-		cmocka_unit_test(test_states),	   cmocka_unit_test(test_mistakes),
-		cmocka_unit_test(test_poison),	   cmocka_unit_test(test_crash),
-		cmocka_unit_test(test_break),	   cmocka_unit_test(test_stop_and_clock),
+		cmocka_unit_test(test_states),     cmocka_unit_test(test_mistakes),
+		cmocka_unit_test(test_poison),     cmocka_unit_test(test_crash),
+		cmocka_unit_test(test_break),      cmocka_unit_test(test_stop_and_clock),
 		cmocka_unit_test(test_replay),
 	};
 	struct sim_case cases[N_EXPECTATIONS];

@@ -423,7 +423,7 @@ small_history(struct lin_op *ops, size_t n_max)
 	return n;
 }
 
-/* What was known of the history when the blocked operation answered, with that answer or without. */
+/* What was known of a history when the blocked operation answered, with that answer or without. */
 static size_t
 cut_at(const struct lin_op *ops, size_t n, size_t blocked, bool with_answer, struct lin_op *ret_ops)
 {
@@ -1044,7 +1044,7 @@ test_golden_by_brute_force(void **state)
 	}
 }
 
-/* A checker that does not look must err on every bad one, one without a clock where it takes one. */
+/* One that does not look must err on every bad history, one without a clock where it takes one. */
 static void
 test_golden_finds_mutants(void **state)
 {

@@ -5,8 +5,8 @@
  *
  *   i locations   q queue pairs   t threads      (tests/sim/litmus.h)
  *   o mask outcome outcome ...                   one line for each set of profiles, in hex:
- *                                                bit p = profile p with one unit a node for atomics,
- *                                                bit 7+p = profile p with one unit a word
+ *                                                bit p = profile p, one unit a node for atomics;
+ *                                                bit 7+p = profile p, one unit a word
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,8 +79,8 @@ run_program(struct program *program, struct sum *sum)
 	struct outcomes *outcomes = &program->outcomes;
 
 	for (unsigned i = 0; i < 2 * N_PROFILES; i++) {
-		struct model_config config = { .profile = (enum profile)(i % N_PROFILES),
-					       .unit_per_address = i >= N_PROFILES };
+		struct model_config config = {.profile = (enum profile)(i % N_PROFILES),
+					      .unit_per_address = i >= N_PROFILES};
 		struct litmus_stats stats;
 
 		outcomes->bit = 1u << i;
@@ -149,7 +149,7 @@ test_programs(void **state)
 {
 	static struct program program;
 	static char line[LINE_MAX_LEN];
-	struct sum sum = { 0 };
+	struct sum sum = {0};
 	FILE *f = open_programs();
 
 	(void)state;

@@ -70,7 +70,7 @@ test_golden_block(void **state)
 	golden_check(&word, sizeof(word), "59d1480001bc0a14");
 	golden_check(&hash, sizeof(hash), "40d135eb9f947da840d135eb9f947da8822c8c4988b7dc68");
 	golden_check(&h, sizeof(h),
-		     "d73c962efe720299e8e7e6e5e4e3e2e1f8f7f6f5f4f3f2f10500000004030201"
+		     "7e558f34e9e04abbe8e7e6e5e4e3e2e1f8f7f6f5f4f3f2f10500000004030201"
 		     "080706050300bc0a");
 }
 

@@ -274,7 +274,7 @@ a_session_is_found_by_its_owner_only(void **state)
 	assert_null(sessions_find(&f->s, &f->owner[0], session->slot, 0));
 	assert_null(sessions_find(&f->s, &f->owner[0], UINT32_MAX, serial));
 	assert_null(sessions_find(&f->s, &f->owner[0], 0, serial));
-	/* After a renewal the client may still speak with the old serial: the answer is under way. */
+	/* After a renewal the client may still say its old serial: the answer is under way. */
 	assert_int_equal(sessions_renew(&f->s, session, &reason), 0);
 	assert_ptr_equal(sessions_find(&f->s, &f->owner[0], session->slot, serial), session);
 	assert_ptr_equal(sessions_find(&f->s, &f->owner[0], session->slot, session->serial),

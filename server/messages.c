@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The messages of proto/wire.h: messages.h. One function for each; it checks what came, changes
+ * sessions and answers. Whatever is not a message of this protocol in this place is answered with
+ * REFUSED, in words, and the connection is closed.
+ */
+#include "server/messages.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/err.h"
+#include "server/client.h"
+#include "server/service.h"
+#include "server/stats.h"
+
+#define LOG_EVERY_NS (10 * CLOCK_NS_PER_S)
+
+/* ---- Answers ---- */
+
+static struct wire_header
+answer_header(const struct wire_header *to, enum wire_type type, size_t len)
+{
+	return (struct wire_header){
+		.magic = WIRE_MAGIC,
+		.version = WIRE_VERSION,
+		.type = (uint16_t)type,
+		.len = (uint32_t)len,
+		.request = to ? to->request : 0,
+	};
+}
+
+void
+messages_farewell(int fd, const char *reason)
+{
+	struct wire_refused refused = {
+		.header = answer_header(NULL, WIRE_REFUSED, sizeof(refused)),
+		.code = ERR_NOMEM,
+	};
+	snprintf(refused.reason, sizeof(refused.reason), "%s", reason);
+	send(fd, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
+	shutdown(fd, SHUT_WR);
+}
+
+/* Refuses one request, with a sentence; the connection goes on. */
+static void __attribute__((format(printf, 4, 5)))
+refuse(struct client *client, const struct wire_header *to, int code, const char *format, ...)
+{
+	struct wire_refused refused = {
+		.header = answer_header(to, WIRE_REFUSED, sizeof(refused)),
+		.code = code,
+	};
+	va_list ap;
+	va_start(ap, format);
+	vsnprintf(refused.reason, sizeof(refused.reason), format, ap);
+	va_end(ap);
+	conn_send(&client->conn, &refused, sizeof(refused));
+	int64_t now = clock_now_ns();
+	struct service *service = client->service;
+	bool quiet = service->logged_ns && now - service->logged_ns < LOG_EVERY_NS;
+	if (!quiet)
+		service->logged_ns = now;
+	log_line(service->log, quiet ? LOG_DEBUG : LOG_WARN, "refused: %s", refused.reason);
+}
+
+/* Ends a conversation after a refusal. */
+static void
+hang_up(struct client *client)
+{
+	conn_finish(&client->conn, &client->service->greeting);
+}
+
+static void
+answer_session(struct client *client, const struct wire_header *to, enum wire_type type,
+	       const struct session *session)
+{
+	struct wire_session answer = {
+		.header = answer_header(to, type, sizeof(answer)),
+		.session_slot = session->slot,
+		.serial = session->serial,
+	};
+	conn_send(&client->conn, &answer, sizeof(answer));
+}
+
+/* ---- HELLO ---- */
+
+static const struct wire_sizes own_sizes = {
+	.layout_version = LAYOUT_VERSION,
+	.superblock_len = sizeof(struct layout_superblock),
+	.bucket_len = LAYOUT_BUCKET_LEN,
+	.block_header_len = BLOCK_HEADER_LEN,
+	.granule = LIMIT_GRANULE,
+	.tag_bits = LIMIT_TAG_BITS,
+	.word_stamps = LIMIT_WORD_STAMPS,
+	.stamp_ms = LIMIT_STAMP_MS,
+};
+
+/* In the order of struct wire_sizes. */
+static const char *const size_names[] = {
+	"layout version", "superblock length", "bucket length",      "block header length",
+	"granule length", "tag bits",          "word age in stamps", "stamp interval in ms",
+};
+#define N_SIZES (sizeof(struct wire_sizes) / sizeof(uint32_t))
+static_assert(sizeof(size_names) / sizeof(*size_names) == N_SIZES, "every size has a name");
+
+/* Returns false, and has refused, if a size differs. */
+static bool
+sizes_agree(struct client *client, const struct wire_hello *hello)
+{
+	uint32_t theirs[N_SIZES], ours[N_SIZES];
+	memcpy(theirs, &hello->sizes, sizeof(theirs));
+	memcpy(ours, &own_sizes, sizeof(ours));
+	for (size_t i = 0; i < N_SIZES; i++) {
+		if (theirs[i] == ours[i])
+			continue;
+		refuse(client, &hello->header, ERR_VERSION,
+		       "versions do not fit: %s: client %" PRIu32 ", server %" PRIu32
+		       ": use programs of the same release",
+		       size_names[i], theirs[i], ours[i]);
+		return false;
+	}
+	return true;
+}
+
+static bool
+hello_is_good(struct client *client, const struct wire_hello *hello)
+{
+	if (!sizes_agree(client, hello))
+		return false;
+	if ((hello->role != WIRE_ROLE_CLIENT && hello->role != WIRE_ROLE_ADMIN) ||
+	    hello->reserved) {
+		refuse(client, &hello->header, ERR_INVALID,
+		       "the hello has a role this server does not "
+		       "know (%" PRIu32 "), or reserved bytes that are not 0",
+		       hello->role);
+		return false;
+	}
+	if (client->service->n_clients >= LIMIT_CLIENTS) {
+		refuse(client, &hello->header, ERR_NOMEM,
+		       "the server has as many clients as it can hold (%u)", LIMIT_CLIENTS);
+		return false;
+	}
+	return true;
+}
+
+static void
+give_token(struct client *client)
+{
+	if (client->role == WIRE_ROLE_CLIENT &&
+	    getrandom(client->token, sizeof(client->token), 0) == (ssize_t)sizeof(client->token))
+		client->has_token = true;
+}
+
+static void
+welcome(struct client *client, const struct wire_hello *hello)
+{
+	const struct service *service = client->service;
+	const struct region *region = service->region;
+	struct wire_welcome answer = {
+		.header = answer_header(&hello->header, WIRE_WELCOME, sizeof(answer)),
+		.sizes = own_sizes,
+		.stamp = service->sessions.newest,
+		.server_pid = (uint32_t)getpid(),
+		.n_regions = 1,
+		.region = {{
+			.region_id = region->region_id,
+			.epoch = region->epoch,
+			.len = region->layout.region_len,
+		}},
+	};
+	memcpy(answer.boot_id, service->boot_id, sizeof(answer.boot_id));
+	memcpy(answer.unix_path, service->unix_path, sizeof(answer.unix_path));
+	if (client->has_token)
+		memcpy(answer.token, client->token, sizeof(answer.token));
+	conn_send(&client->conn, &answer, sizeof(answer));
+}
+
+static void
+on_hello(struct client *client, const void *message)
+{
+	const struct wire_hello *hello = message;
+	if (client->role) {
+		refuse(client, &hello->header, ERR_INVALID, "a second hello on one connection");
+		hang_up(client);
+		return;
+	}
+	if (!hello_is_good(client, hello)) {
+		client->service->n_handshakes_refused++;
+		hang_up(client);
+		return;
+	}
+	client->role = (enum wire_role)hello->role;
+	client->service->n_clients++;
+	client->service->n_welcomed++;
+	give_token(client);
+	welcome(client, hello);
+}
+
+/* ---- Sessions ---- */
+
+/* The session that a message names, or NULL after a refusal. */
+static struct session *
+named_session(struct client *client, const struct wire_session *message)
+{
+	struct session *session = sessions_find(&client->service->sessions, &client->owner,
+						message->session_slot, message->serial);
+	if (!session)
+		refuse(client, &message->header, ERR_INVALID,
+		       "this connection has no session %" PRIu32 " with serial %" PRIu32,
+		       message->session_slot, message->serial);
+	return session;
+}
+
+static void
+end_former(struct client *client, uint32_t serial)
+{
+	struct service *service = client->service;
+	struct session *former = sessions_find_former(&service->sessions, &client->owner, serial);
+	if (!former)
+		return;
+	struct client *owner = client_of_owner(former->owner);
+	sessions_end(&service->sessions, former, false);
+	census_hurry(&service->census);
+	service_settle(owner);
+}
+
+static void
+on_join(struct client *client, const void *message)
+{
+	const struct wire_join *join = message;
+	struct service *service = client->service;
+	struct session *session;
+	const char *reason;
+	if (join->former_serial)
+		end_former(client, join->former_serial);
+	if (service->sessions.n_living + service->sessions.n_ending == LIMIT_SESSIONS)
+		census_finish_ending(&service->census);
+	int rc = sessions_join(&service->sessions, &client->owner, &session, &reason);
+	if (rc) {
+		refuse(client, &join->header, rc, "%s", reason);
+		return;
+	}
+	struct wire_joined answer = {
+		.header = answer_header(&join->header, WIRE_JOINED, sizeof(answer)),
+		.session_slot = session->slot,
+		.serial = session->serial,
+		.stamp = session->a,
+	};
+	conn_send(&client->conn, &answer, sizeof(answer));
+}
+
+static void
+on_keepalive(struct client *client, const void *message)
+{
+	const struct wire_keepalive *keepalive = message;
+	struct service *service = client->service;
+	for (uint32_t i = 0; i < keepalive->n; i++) {
+		const struct wire_announcement *said = &keepalive->session[i];
+		struct session *session = sessions_find(&service->sessions, &client->owner,
+							said->session_slot, said->serial);
+		if (session)
+			sessions_announce(&service->sessions, session, said->a);
+	}
+	struct wire_stamp answer = {
+		.header = answer_header(&keepalive->header, WIRE_STAMP, sizeof(answer)),
+		.newest = service->sessions.newest,
+		.g = sessions_g(&service->sessions),
+		.flags = census_chunks_short(&service->census) ? WIRE_STAMP_CHUNKS_SHORT : 0,
+	};
+	conn_send(&client->conn, &answer, sizeof(answer));
+}
+
+/* On shared memory nothing is outstanding once the client's own thread has stopped posting. */
+static void
+on_relink(struct client *client, const void *message)
+{
+	const struct wire_session *relink = message;
+	struct session *session = named_session(client, relink);
+	if (session)
+		answer_session(client, &relink->header, WIRE_RELINKED, session);
+}
+
+static void
+on_renew(struct client *client, const void *message)
+{
+	const struct wire_session *renew = message;
+	struct session *session = named_session(client, renew);
+	const char *reason;
+	if (!session)
+		return;
+	int rc = sessions_renew(&client->service->sessions, session, &reason);
+	if (rc)
+		refuse(client, &renew->header, rc, "%s", reason);
+	else
+		answer_session(client, &renew->header, WIRE_RENEWED, session);
+}
+
+static void
+on_leave(struct client *client, const void *message)
+{
+	const struct wire_session *leave = message;
+	struct service *service = client->service;
+	struct session *session = sessions_find(&service->sessions, &client->owner,
+						leave->session_slot, leave->serial);
+	if (!session)
+		return; /* nobody waits for an answer */
+	sessions_end(&service->sessions, session, true);
+	census_hurry(&service->census);
+}
+
+/* ---- Questions ---- */
+
+static void
+on_stats(struct client *client, const void *message)
+{
+	const struct wire_header *header = message;
+	struct {
+		struct wire_header header;
+		char text[STATS_TEXT_MAX];
+	} answer;
+	size_t len = stats_text(client->service, answer.text, sizeof(answer.text));
+	answer.header = answer_header(header, WIRE_STATS_TEXT, sizeof(answer.header) + len);
+	conn_send(&client->conn, &answer, sizeof(answer.header) + len);
+}
+
+static void
+on_ping(struct client *client, const void *message)
+{
+	struct wire_header answer = answer_header(message, WIRE_PONG, sizeof(answer));
+	conn_send(&client->conn, &answer, sizeof(answer));
+}
+
+/* ---- Messages ---- */
+
+struct message_kind {
+	size_t len;       /* at least; 0: the server does not take this type */
+	size_t more;      /* unit of what may follow */
+	bool for_clients; /* not for WIRE_ROLE_ADMIN */
+	void (*handle)(struct client *client, const void *message);
+};
+
+static const struct message_kind kinds[] = {
+	[WIRE_HELLO] = {sizeof(struct wire_hello), 0, false, on_hello},
+	[WIRE_JOIN] = {sizeof(struct wire_join), 0, true, on_join},
+	[WIRE_KEEPALIVE] = {sizeof(struct wire_keepalive), sizeof(struct wire_announcement), true,
+			    on_keepalive},
+	[WIRE_RELINK] = {sizeof(struct wire_session), 0, true, on_relink},
+	[WIRE_RENEW] = {sizeof(struct wire_session), 0, true, on_renew},
+	[WIRE_LEAVE] = {sizeof(struct wire_session), 0, true, on_leave},
+	[WIRE_STATS] = {sizeof(struct wire_header), 0, false, on_stats},
+	[WIRE_PING] = {sizeof(struct wire_header), 0, false, on_ping},
+};
+
+static const struct message_kind *
+kind_of(const struct wire_header *header)
+{
+	static const struct message_kind none;
+	return header->type < sizeof(kinds) / sizeof(*kinds) ? &kinds[header->type] : &none;
+}
+
+static bool
+length_fits(const struct wire_header *header)
+{
+	const struct message_kind *kind = kind_of(header);
+	if (header->len < kind->len || header->len > LIMIT_MESSAGE_MAX)
+		return false;
+	size_t more = header->len - kind->len;
+	return kind->more ? more % kind->more == 0 : more == 0;
+}
+
+/* Refuses what is not a message of this protocol and version in this place. */
+static bool
+header_is_good(struct client *client, const struct wire_header *header)
+{
+	if (header->magic != WIRE_MAGIC)
+		refuse(client, NULL, ERR_INVALID,
+		       "this is the control port of an rkv server, and "
+		       "what came is not its protocol");
+	else if (header->version != WIRE_VERSION)
+		refuse(client, header, ERR_VERSION,
+		       "versions do not fit: control protocol: client %u, server %u: use programs "
+		       "of "
+		       "the same release",
+		       header->version, WIRE_VERSION);
+	else if (!client->role && header->type != WIRE_HELLO)
+		refuse(client, header, ERR_INVALID, "the first message is not a hello");
+	else if (kind_of(header)->len == 0)
+		refuse(client, header, ERR_INVALID, "a message of a type that no client sends: %u",
+		       header->type);
+	else if (!length_fits(header))
+		refuse(client, header, ERR_INVALID,
+		       "a message of type %u cannot be %" PRIu32 " bytes long", header->type,
+		       header->len);
+	else if (kind_of(header)->for_clients && client->role != WIRE_ROLE_CLIENT)
+		refuse(client, header, ERR_PERM, "an admin connection has no sessions");
+	else
+		return true;
+	return false;
+}
+
+size_t
+messages_measure(struct conn *conn, const void *bytes, size_t len)
+{
+	struct client *client = client_of_conn(conn);
+	const struct wire_header *header = bytes;
+	if (len < sizeof(*header))
+		return 0;
+	if (header_is_good(client, header))
+		return header->len;
+	if (client->role)
+		client->service->n_garbage++;
+	else
+		client->service->n_handshakes_refused++;
+	hang_up(client);
+	return SIZE_MAX;
+}
+
+static bool
+count_is_good(const struct wire_header *header)
+{
+	const struct wire_keepalive *keepalive = (const void *)header;
+	return header->type != WIRE_KEEPALIVE ||
+	       (header->len - sizeof(*keepalive)) / sizeof(keepalive->session[0]) == keepalive->n;
+}
+
+void
+messages_take(struct conn *conn, const void *bytes, size_t len)
+{
+	struct client *client = client_of_conn(conn);
+	const struct wire_header *header = bytes;
+	(void)len;
+	client->service->n_messages++;
+	if (!count_is_good(header)) {
+		client->service->n_garbage++;
+		refuse(client, header, ERR_INVALID, "a keepalive whose length and count differ");
+		hang_up(client);
+		return;
+	}
+	kind_of(header)->handle(client, bytes);
+	if (client->conn.state == CONN_OPEN)
+		conn_await(conn, &client->service->talking);
+}

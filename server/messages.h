@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the server understands and answers on a control connection. Called from the loop, with the
+ * connections that service.c opened.
+ */
+#ifndef RKV_SERVER_MESSAGES_H
+#define RKV_SERVER_MESSAGES_H
+
+#include <stddef.h>
+
+struct conn;
+
+/* The two callbacks of struct conn_events that know the protocol. */
+size_t messages_measure(struct conn *conn, const void *bytes, size_t len);
+void messages_take(struct conn *conn, const void *message, size_t len);
+
+/* A refusal for somebody who does not become a client; nobody waits whether it arrives. */
+void messages_farewell(int fd, const char *reason);
+
+#endif

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: BSD-2-Clause
+fault_harness := tests/fault/harness.c tests/fabric/fabric_fault.c tests/fabric/shm_pair.c
+fault_TESTS += tests/fault/test_outcome
+san_TESTS += tests/fault/test_outcome
+test_outcome_EXTRA := $(fault_harness)

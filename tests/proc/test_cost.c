@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The cost of each operation, by counters: round trips, work requests, bytes read and written, marks.
+ * And what a warm session does not do: allocate, lock, call the system.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/include/rkv.h"
+#include "proto/layout.h"
+#include "tests/proc/load.h"
+#include "tests/proc/proc.h"
+
+static struct server *server;
+static struct rkv_client *client;
+static struct rkv_session *session;
+static struct rkv_session *other; /* makes keys and changes without warming `session` */
+
+/* ---- Heap and locks: counted in a thread that asks for it ---- */
+
+static __thread bool is_watched;
+static __thread uint64_t n_heap_calls;
+static __thread uint64_t n_locks;
+
+#if !LOAD_SANITIZED
+extern void *__libc_malloc(size_t len);
+extern void *__libc_calloc(size_t n, size_t len);
+extern void *__libc_realloc(void *memory, size_t len);
+extern void __libc_free(void *memory);
+
+void *
+malloc(size_t len)
+{
+	n_heap_calls += is_watched;
+	return __libc_malloc(len);
+}
+
+void *
+calloc(size_t n, size_t len)
+{
+	n_heap_calls += is_watched;
+	return __libc_calloc(n, len);
+}
+
+void *
+realloc(void *memory, size_t len)
+{
+	n_heap_calls += is_watched;
+	return __libc_realloc(memory, len);
+}
+
+void
+free(void *memory)
+{
+	n_heap_calls += is_watched;
+	__libc_free(memory);
+}
+
+int
+pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	static int (*_Atomic next)(pthread_mutex_t *);
+	if (!next)
+		next = (int (*)(pthread_mutex_t *))(uintptr_t)dlsym(RTLD_NEXT, "pthread_mutex_lock");
+	n_locks += is_watched;
+	return next(mutex);
+}
+#endif
+
+/* ---- Counting ---- */
+
+#define VALUE_LEN 100u
+
+struct cost {
+	uint64_t round_trips, requests, marks, bytes_read, bytes_written;
+};
+
+static struct rkv_stats_values before;
+
+static void
+begin(void)
+{
+	assert_int_equal(rkv_stats(session, &before), RKV_OK);
+}
+
+static void
+assert_cost(enum rkv_op op, struct cost want)
+{
+	struct rkv_stats_values now;
+	assert_int_equal(rkv_stats(session, &now), RKV_OK);
+	const struct rkv_op_stats *a = &before.op[op], *b = &now.op[op];
+	assert_int_equal(b->n_round_trips - a->n_round_trips, want.round_trips);
+	assert_int_equal(b->n_requests - a->n_requests, want.requests);
+	assert_int_equal(b->n_marks - a->n_marks, want.marks);
+	assert_int_equal(b->n_bytes_read - a->n_bytes_read, want.bytes_read);
+	assert_int_equal(b->n_bytes_written - a->n_bytes_written, want.bytes_written);
+	assert_int_equal(b->n_retries - a->n_retries, 0);
+	assert_int_equal(b->n_cas_lost - a->n_cas_lost, 0);
+	for (int i = 0; i < RKV_OP_COUNT; i++)
+		if (i != (int)op)
+			assert_int_equal(now.op[i].n_round_trips, before.op[i].n_round_trips);
+}
+
+/* What a block of this key and value takes: written, and read (whole granules). */
+static uint64_t
+written_len(const char *key)
+{
+	return block_len((uint32_t)strlen(key), VALUE_LEN);
+}
+
+static uint64_t
+read_len(const char *key)
+{
+	return block_granules(written_len(key)) * LIMIT_GRANULE;
+}
+
+static const unsigned char value[VALUE_LEN] = "a value";
+
+static void
+put(struct rkv_session *s, const char *key)
+{
+	assert_int_equal(rkv_put(s, key, strlen(key), value, VALUE_LEN, NULL, NULL), RKV_OK);
+}
+
+static int
+get(const char *key, struct rkv_item *ret_item)
+{
+	unsigned char buf[VALUE_LEN];
+	return rkv_get(session, key, strlen(key), buf, sizeof(buf), ret_item);
+}
+
+static int
+setup(void **state)
+{
+	(void)state;
+	/* A class's blocks must outlast T_Q at full speed: else a session waits for the clock. */
+	server = server_start("--pool-size", "256M", "--chunk-size", "1M", NULL);
+	assert_int_equal(rkv_open(server->address, NULL, &client), RKV_OK);
+	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
+	assert_int_equal(rkv_session_open(client, &other), RKV_OK);
+	/* Chunks are claimed beforehand, so that nothing is counted for it. */
+	put(session, "first");
+	put(other, "first");
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	(void)state;
+	rkv_session_close(other);
+	rkv_session_close(session);
+	rkv_close(client);
+	return server_stop(server);
+}
+
+/* ---- GET ---- */
+
+static void
+test_get(void **state)
+{
+	(void)state;
+	put(other, "get");
+	begin();
+	assert_int_equal(get("get", NULL), RKV_OK);
+	assert_cost(RKV_OP_GET, (struct cost){2, 3, 0, read_len("get") + 256, 0}); /* cold */
+	begin();
+	assert_int_equal(get("get", NULL), RKV_OK);
+	assert_cost(RKV_OP_GET, (struct cost){1, 2, 0, read_len("get") + 8, 0}); /* warm */
+	begin();
+	assert_int_equal(get("absent", NULL), RKV_NOT_FOUND);
+	assert_cost(RKV_OP_GET, (struct cost){1, 2, 0, 256, 0});
+}
+
+/* A put warms the session that made it: the next GET is one round trip. */
+static void
+test_get_after_put(void **state)
+{
+	(void)state;
+	put(session, "own");
+	begin();
+	assert_int_equal(get("own", NULL), RKV_OK);
+	assert_cost(RKV_OP_GET, (struct cost){1, 2, 0, read_len("own") + 8, 0});
+}
+
+/* The asynchronous and batched ways cost the same. */
+static void
+test_get_many(void **state)
+{
+	char buf[8][VALUE_LEN];
+	struct rkv_request requests[8];
+	(void)state;
+	put(session, "many");
+	for (int i = 0; i < 8; i++)
+		requests[i] = (struct rkv_request){.op = RKV_OP_GET,
+						   .key = "many",
+						   .key_len = 4,
+						   .buf = buf[i],
+						   .buf_len = VALUE_LEN};
+	begin();
+	assert_int_equal(rkv_multi_get(session, requests, 8), RKV_OK);
+	assert_cost(RKV_OP_GET, (struct cost){8, 16, 0, 8 * (read_len("many") + 8), 0});
+}
+
+/* ---- UPDATE and INSERT ---- */
+
+static void
+test_put(void **state)
+{
+	const char *key = "put";
+	(void)state;
+	begin();
+	put(session, key);
+	assert_cost(RKV_OP_PUT, (struct cost){3, 9, 0, 528, written_len(key)}); /* INSERT */
+	begin();
+	put(session, key);
+	assert_cost(RKV_OP_PUT, (struct cost){1, 3, 1, 8, written_len(key)}); /* UPDATE warm */
+	put(other, "put-cold");
+	begin();
+	put(session, "put-cold");
+	assert_cost(RKV_OP_PUT,
+		    (struct cost){3, 6, 1, 264 + read_len("put-cold"), written_len("put-cold")});
+}
+
+static void
+test_add(void **state)
+{
+	const char *key = "add";
+	(void)state;
+	begin();
+	assert_int_equal(rkv_add(session, key, 3, value, VALUE_LEN, NULL, NULL), RKV_OK);
+	assert_cost(RKV_OP_ADD, (struct cost){3, 9, 0, 528, written_len(key)});
+	begin();
+	assert_int_equal(rkv_add(session, key, 3, value, VALUE_LEN, NULL, NULL), RKV_EXISTS);
+	assert_cost(RKV_OP_ADD, (struct cost){1, 2, 0, read_len(key) + 8, 0});
+}
+
+/* Warm: {READ block; READ slot} {WRITE; CAS; READ slot}. Cold: as a cold UPDATE. */
+static void
+assert_cost_after_look(enum rkv_op op, const char *key, bool warm)
+{
+	uint64_t len = read_len(key);
+	struct cost want = warm ? (struct cost){2, 5, 1, len + 16, written_len(key)}
+				: (struct cost){3, 6, 1, len + 264, written_len(key)};
+	assert_cost(op, want);
+}
+
+static void
+test_replace(void **state)
+{
+	const char *key = "replace";
+	(void)state;
+	put(other, key);
+	for (int warm = 0; warm < 2; warm++) {
+		begin();
+		assert_int_equal(rkv_replace(session, key, 7, value, VALUE_LEN, NULL, NULL), RKV_OK);
+		assert_cost_after_look(RKV_OP_REPLACE, key, warm);
+	}
+	begin();
+	assert_int_equal(rkv_replace(session, "none", 4, value, VALUE_LEN, NULL, NULL),
+			 RKV_NOT_FOUND);
+	assert_cost(RKV_OP_REPLACE, (struct cost){1, 2, 0, 256, 0});
+}
+
+static void
+test_cas(void **state)
+{
+	const char *key = "cas";
+	uint64_t version;
+	(void)state;
+	assert_int_equal(rkv_put(other, key, 3, value, VALUE_LEN, NULL, &version), RKV_OK);
+	for (int warm = 0; warm < 2; warm++) {
+		begin();
+		assert_int_equal(rkv_cas(session, key, 3, value, VALUE_LEN, version, NULL, &version),
+				 RKV_OK);
+		assert_cost_after_look(RKV_OP_CAS, key, warm);
+	}
+	begin();
+	assert_int_equal(rkv_cas(session, key, 3, value, VALUE_LEN, version + 1, NULL, NULL),
+			 RKV_MISMATCH);
+	assert_cost(RKV_OP_CAS, (struct cost){1, 2, 0, read_len(key) + 8, 0});
+}
+
+static void
+test_touch(void **state)
+{
+	const char *key = "touch";
+	(void)state;
+	put(other, key);
+	for (int warm = 0; warm < 2; warm++) {
+		begin();
+		assert_int_equal(rkv_touch(session, key, 5, 60, NULL), RKV_OK);
+		assert_cost_after_look(RKV_OP_TOUCH, key, warm);
+	}
+}
+
+static void
+test_delete(void **state)
+{
+	const char *key = "delete";
+	(void)state;
+	put(session, key);
+	begin();
+	assert_int_equal(rkv_delete(session, key, 6), RKV_OK);
+	assert_cost(RKV_OP_DELETE, (struct cost){1, 2, 1, 8, 0});
+	put(other, key);
+	begin();
+	assert_int_equal(rkv_delete(session, key, 6), RKV_OK);
+	assert_cost(RKV_OP_DELETE, (struct cost){3, 5, 1, 264 + read_len(key), 0});
+	begin();
+	assert_int_equal(rkv_delete(session, key, 6), RKV_NOT_FOUND);
+	assert_cost(RKV_OP_DELETE, (struct cost){1, 2, 0, 256, 0});
+}
+
+/* ---- The steady state ---- */
+
+#define STEADY_KEYS 64u
+#define STEADY_OPS 10000u
+#define WARM_UP_OPS 30000u /* more than the blocks of the chunks that a class gets, several times */
+
+static bool
+steady(struct rkv_session *s, size_t n)
+{
+	unsigned char buf[VALUE_LEN];
+	char key[LOAD_KEY_TEXT];
+	for (size_t i = 0; i < n; i++) {
+		memcpy(key, "steady-", 7);
+		key[7] = (char)('0' + i % STEADY_KEYS);
+		if (rkv_put(s, key, 8, value, VALUE_LEN, NULL, NULL) != RKV_OK ||
+		    rkv_get(s, key, 8, buf, sizeof(buf), NULL) != RKV_OK)
+			return false;
+	}
+	return true;
+}
+
+static void
+test_no_heap_no_lock(void **state)
+{
+	(void)state;
+	if (LOAD_SANITIZED)
+		skip(); /* the sanitizer has the heap's names */
+	assert_true(steady(session, WARM_UP_OPS));
+	is_watched = true;
+	bool done = steady(session, STEADY_OPS);
+	is_watched = false;
+	assert_true(done);
+	assert_int_equal(n_heap_calls, 0);
+	assert_int_equal(n_locks, 0);
+	/* The watch can see. */
+	is_watched = true;
+	struct rkv_session *opened;
+	int rc = rkv_session_open(client, &opened);
+	is_watched = false;
+	assert_int_equal(rc, RKV_OK);
+	assert_true(n_heap_calls > 0 && n_locks > 0);
+	rkv_session_close(opened);
+}
+
+/* From now on this thread may do nothing but end the process. */
+static void
+forbid_system_calls(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		_exit(77);
+}
+
+static int
+run_without_system_calls(void *arg)
+{
+	struct rkv_client *c;
+	struct rkv_session *s;
+	const bool *breaks_it = arg;
+	load_require(rkv_open(server->address, NULL, &c) == RKV_OK);
+	load_require(rkv_session_open(c, &s) == RKV_OK);
+	load_require(steady(s, WARM_UP_OPS));
+	forbid_system_calls();
+	if (*breaks_it)
+		getppid();
+	return steady(s, STEADY_OPS) ? 0 : 2;
+}
+
+static void
+test_no_system_call(void **state)
+{
+	bool breaks_it = false;
+	(void)state;
+	if (LOAD_SANITIZED)
+		skip(); /* its own checks call the system */
+	int code = load_reap(load_fork(run_without_system_calls, &breaks_it), PROC_WAIT_MS);
+	if (code == 77)
+		skip(); /* no seccomp here */
+	assert_int_equal(code, 0);
+	breaks_it = true;
+	code = load_reap(load_fork(run_without_system_calls, &breaks_it), PROC_WAIT_MS);
+	assert_int_equal(code, 128 + SIGSYS);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_get),
+		cmocka_unit_test(test_get_after_put),
+		cmocka_unit_test(test_get_many),
+		cmocka_unit_test(test_put),
+		cmocka_unit_test(test_add),
+		cmocka_unit_test(test_replace),
+		cmocka_unit_test(test_cas),
+		cmocka_unit_test(test_touch),
+		cmocka_unit_test(test_delete),
+		cmocka_unit_test(test_no_heap_no_lock),
+		cmocka_unit_test(test_no_system_call),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
