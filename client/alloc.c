@@ -66,6 +66,9 @@ struct chunk {
 	struct moment since;    /* of the adoption, or of the draining */
 	uint64_t drain_mark;
 	bool is_draining;
+	bool is_adopted;
+	bool is_mapped;  /* its part of the free map was read */
+	bool is_passing; /* adopted only to see whether it is empty: nothing is taken from it */
 	bool was_left;   /* adopted in good order */
 	bool is_unclean; /* blocks in doubt: it may only be left as ORPHAN */
 };
@@ -82,7 +85,7 @@ window_len(const struct layout *layout)
 uint64_t
 alloc_memory_len(const struct layout *layout)
 {
-	return window_len(layout) + FAB_BATCH_MAX * sizeof(uint64_t) + 256;
+	return window_len(layout) + (FAB_BATCH_MAX + 1) * sizeof(uint64_t) + 256;
 }
 
 int
@@ -92,7 +95,8 @@ alloc_create(struct alloc *a, const struct layout *layout, unsigned char *memory
 	a->window = memory;
 	a->window_len = window_len(layout);
 	a->cas_old = (uint64_t *)(void *)(memory + a->window_len);
-	a->marks = memory + a->window_len + FAB_BATCH_MAX * sizeof(uint64_t);
+	a->flush_old = a->cas_old + FAB_BATCH_MAX;
+	a->marks = (unsigned char *)(a->flush_old + 1);
 	for (unsigned i = 0; i < 256; i++)
 		a->marks[i] = (unsigned char)i;
 	a->key = key;
@@ -144,7 +148,7 @@ block_set(struct chunk *c, uint32_t i, enum block_state state, uint32_t tag)
 static void
 ready_add(struct alloc *a, struct chunk *c)
 {
-	if (c->ready_next || c->is_draining)
+	if (c->ready_next || c->is_draining || c->is_passing)
 		return;
 	struct chunk **head = &a->ready[c->class_id];
 	if (!*head) {
@@ -218,7 +222,7 @@ resting_grow(struct alloc *a)
 	return true;
 }
 
-/* The time of what was freed before this session had to do with it: T_Q has passed. */
+/* The time of what others freed, nobody knows when: it is not made to wait for T_Q. */
 static uint32_t
 long_ago_us(const struct alloc *a)
 {
@@ -551,7 +555,7 @@ job_post(struct rkv_session *s, enum alloc_step step, const struct fab_op *op)
 	s->stats.n_maintenance_requests++;
 	int rc = session_post(s, op, 1, &job_landing);
 	if (rc != 0)
-		job_end(s, rc);
+		alloc_landed(s, rc);
 }
 
 static void
@@ -706,7 +710,7 @@ reaped(struct rkv_session *s)
 		if (block_state_of(c, i) != BLOCK_USED || map_entry(a, c, i) != layout_mark(tag))
 			continue;
 		c->n_used--;
-		block_ended(s, c, i, tag, 0, a->now_us);
+		block_ended(s, c, i, tag, 0, long_ago_us(a)); /* at hand: else this job claims a chunk */
 	}
 	wake_waiting(s, c);
 	bool surplus = a->stage != STAGE_REAP_SOME && c->class_id != a->class_id;
@@ -815,6 +819,8 @@ claimed(struct rkv_session *s)
 		return;
 	}
 	c->was_left = chunk_state(a->claim_desc) != CHUNK_ORPHAN;
+	c->is_adopted = is_adoptable(a->claim_desc);
+	c->is_passing = a->stage == STAGE_FOREIGN;
 	c->since = moment_now(&s->client->stamps);
 	if (own_add(a, c) != 0) {
 		chunk_destroy(c); /* ours by name only: the server orphans it when we leave */
@@ -830,14 +836,14 @@ mapped(struct rkv_session *s)
 {
 	struct alloc *a = &s->alloc;
 	struct chunk *c = a->at_hand;
-	bool adopted = is_adoptable(a->claim_desc);
 	for (uint32_t i = 0; i < c->n_blocks; i++) {
 		uint8_t entry = map_entry(a, c, i);
-		c->block[i] = adopted ? entry : (uint16_t)layout_first_tag(entry);
+		c->block[i] = c->is_adopted ? entry : (uint16_t)layout_first_tag(entry);
 	}
-	c->fresh = adopted ? c->n_blocks : 0;
-	c->scanned = adopted ? 0 : c->n_blocks;
-	if (adopted) {
+	c->is_mapped = true;
+	c->fresh = c->is_adopted ? c->n_blocks : 0;
+	c->scanned = c->is_adopted ? 0 : c->n_blocks;
+	if (c->is_adopted) {
 		s->stats.n_chunks_adopted++;
 	} else {
 		s->stats.n_chunks_claimed++;
@@ -927,6 +933,7 @@ stage_foreign(struct rkv_session *s)
 		return true;
 	}
 	if (c && chunk_is_empty(c)) {
+		c->is_passing = false;
 		drain(s, c);
 		a->at_hand = NULL;
 	} else if (c) {
@@ -939,6 +946,18 @@ stage_foreign(struct rkv_session *s)
 		return true;
 	a->foreign_ns = fab_now(s->link.fab);
 	return false;
+}
+
+/* A chunk of the class is not known to its end; not even its map, if the link was lost before. */
+static bool
+post_unscanned(struct rkv_session *s)
+{
+	struct chunk *c = find_unscanned(&s->alloc, s->alloc.class_id);
+	if (c && c->is_mapped)
+		post_scan(s, c);
+	else if (c)
+		post_map(s, c, ALLOC_MAPPED);
+	return c != NULL;
 }
 
 /* Posts what the stage needs next; false: the stage has nothing more to offer. */
@@ -954,10 +973,7 @@ stage_post(struct rkv_session *s)
 		post_flush(s);
 		return true;
 	case STAGE_SCAN:
-		c = find_unscanned(a, a->class_id);
-		if (c)
-			post_scan(s, c);
-		return c != NULL;
+		return post_unscanned(s);
 	case STAGE_REAP_SOME:
 	case STAGE_REAP_ALL:
 		c = next_to_reap(a);
@@ -965,10 +981,7 @@ stage_post(struct rkv_session *s)
 			post_map(s, c, ALLOC_REAPED);
 		return c != NULL;
 	case STAGE_FIND:
-		c = find_unscanned(a, a->class_id);
-		if (c)
-			post_scan(s, c);
-		return c || post_window(s);
+		return post_unscanned(s) || post_window(s);
 	case STAGE_FOREIGN:
 		return stage_foreign(s);
 	case STAGE_GIVE:
@@ -1063,6 +1076,8 @@ alloc_landed(struct rkv_session *s, int status)
 	if (status != 0) {
 		if (a->step == ALLOC_CLAIMED)
 			chunk_destroy(a->at_hand); /* not in own[] yet */
+		if (a->step == ALLOC_GIVEN)
+			own_remove(a, a->at_hand); /* in doubt: perhaps another's by now */
 		job_end(s, status);
 		return;
 	}
@@ -1151,13 +1166,14 @@ alloc_link_lost(struct rkv_session *s)
 	for (uint32_t i = 0; i < a->n_own; i++) {
 		struct chunk *c = a->own[i];
 		c->is_unclean = true;
+		c->is_passing = false;
 		doubt_ring(s, c);
 		if (c->is_draining && c->n_used) {
 			c->is_draining = false;
 			a->n_draining--;
-			if (c->ring_n || c->fresh < c->n_blocks)
-				ready_add(a, c);
 		}
+		if (c->ring_n || c->fresh < c->scanned)
+			ready_add(a, c);
 	}
 }
 

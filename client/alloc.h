@@ -92,6 +92,7 @@ struct alloc {
 	unsigned char *window; /* registered */
 	uint32_t window_len;
 	uint64_t *cas_old;    /* registered, FAB_BATCH_MAX of them */
+	uint64_t *flush_old;  /* registered */
 	unsigned char *marks; /* registered: 256 bytes, marks[i] == i */
 	uint32_t key;
 };

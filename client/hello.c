@@ -20,51 +20,17 @@
 
 /* ---- The message ---- */
 
-static struct wire_sizes
-our_sizes(void)
-{
-	return (struct wire_sizes){
-		.layout_version = LAYOUT_VERSION,
-		.superblock_len = sizeof(struct layout_superblock),
-		.bucket_len = LAYOUT_BUCKET_LEN,
-		.block_header_len = BLOCK_HEADER_LEN,
-		.granule = LIMIT_GRANULE,
-		.tag_bits = LIMIT_TAG_BITS,
-		.word_stamps = LIMIT_WORD_STAMPS,
-		.stamp_ms = LIMIT_STAMP_MS,
-	};
-}
-
 static int
 check_sizes(const struct wire_sizes *theirs, char reason[NET_REASON_MAX])
 {
-	const struct wire_sizes ours = our_sizes();
-	const struct {
-		const char *name;
-		uint32_t ours, theirs;
-	} field[] = {
-		{"layout version", ours.layout_version, theirs->layout_version},
-		{"superblock length", ours.superblock_len, theirs->superblock_len},
-		{"bucket length", ours.bucket_len, theirs->bucket_len},
-		{"block header length", ours.block_header_len, theirs->block_header_len},
-		{"granule", ours.granule, theirs->granule},
-		{"number of tag bits", ours.tag_bits, theirs->tag_bits},
-		{"age limit of words (stamps)", ours.word_stamps, theirs->word_stamps},
-		{"stamp interval (ms)", ours.stamp_ms, theirs->stamp_ms},
-	};
-	static_assert(sizeof(field) / sizeof(field[0]) * sizeof(uint32_t) == sizeof(ours),
-		      "every field is compared");
-	for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); i++) {
-		if (field[i].ours == field[i].theirs)
-			continue;
-		snprintf(reason, NET_REASON_MAX,
-			 "the server's %s is %u, this client's is %u: use programs and library of "
-			 "one "
-			 "release",
-			 field[i].name, field[i].theirs, field[i].ours);
-		return ERR_VERSION;
-	}
-	return 0;
+	struct wire_difference d = wire_sizes_compare(theirs);
+	if (!d.name)
+		return 0;
+	snprintf(reason, NET_REASON_MAX,
+		 "the server's %s is %u, this client's is %u: use programs and library of one "
+		 "release",
+		 d.name, d.theirs, d.ours);
+	return ERR_VERSION;
 }
 
 static bool
@@ -117,7 +83,7 @@ static int
 exchange(struct channel *channel, const unsigned char boot_id[WIRE_BOOT_ID_LEN],
 	 int64_t deadline_ns, struct wire_welcome *ret_welcome, char reason[NET_REASON_MAX])
 {
-	struct wire_hello hello = {.sizes = our_sizes(), .role = WIRE_ROLE_CLIENT};
+	struct wire_hello hello = {.sizes = wire_sizes_own(), .role = WIRE_ROLE_CLIENT};
 	const union channel_message *message;
 	uint32_t request = channel_request(channel);
 	memcpy(hello.boot_id, boot_id, sizeof(hello.boot_id));

@@ -383,8 +383,14 @@ take_link(struct rkv_session *s)
 	}
 	s->link = next;
 	s->broken = false;
+	s->n_marks_done = s->n_marks_posted;
+	s->n_held = 0;
 	if (anew) {
 		/* Stamps of another epoch mean nothing here; ours count from joining. */
+		s->stamp_seen = 0;
+		s->reap_stamp = 0;
+		atomic_store_explicit(&s->port.start_word, start_make(START_BUSY, next.joined_stamp),
+				      memory_order_seq_cst);
 		publish_newest(s, next.joined_stamp);
 		for (struct op *op = s->oldest; op; op = op->next)
 			op->start = s->published;
@@ -412,12 +418,13 @@ drop_link(struct rkv_session *s)
 	s->link.ep = NULL;
 	s->broken = false;
 	s->n_outstanding = 0;
+	s->is_flushing = false;
 	if (s->alloc.job != JOB_NONE)
 		alloc_landed(s, ERR_CONN);
 	s->memory_found = false;
 	alloc_link_lost(s);
-	s->n_marks_done = s->n_marks_posted;
-	s->n_held = 0;
+	/* What was posted may still land until the server has destroyed the connection, [STAMP]. */
+	hold_start(s, s->published);
 	for (struct op *op = s->oldest, *next; op; op = next) {
 		next = op->next;
 		op_lost(s, op);
@@ -658,39 +665,33 @@ session_create(struct rkv_client *client, struct rkv_session **ret_session)
 	return 0;
 }
 
-struct flush_landing {
-	struct landing landing;
-	uint64_t n_marks;
-	bool done;
-};
-
 static void
 flush_landed(struct rkv_session *s, struct landing *self, int status)
 {
-	struct flush_landing *flush = (struct flush_landing *)(void *)self;
-	flush->done = true;
+	(void)self;
+	s->is_flushing = false;
 	if (status == 0)
-		session_marks_done(s, flush->n_marks);
+		session_marks_done(s, s->n_marks_flushed);
 }
 
-/* FAA(scratch, 0): an atomic behind the marks. */
+/* FAA(scratch, 0): an atomic behind the marks. One at a time; a late one still counts. */
 static void
-flush_marks(struct rkv_session *s)
+flush_marks(struct rkv_session *s, int64_t deadline_ns)
 {
-	struct flush_landing flush = {.landing = {.landed = flush_landed}, .n_marks = s->n_marks_posted};
 	struct fab_op op = {
 		.kind = FAB_FAA,
 		.roff = LAYOUT_SCRATCH_OFF,
-		.piece = {{s->alloc.cas_old, 8, s->alloc.key}},
+		.piece = {{s->alloc.flush_old, 8, s->alloc.key}},
 	};
-	s->stats.n_maintenance_requests++;
-	if (session_post(s, &op, 1, &flush.landing) != 0)
-		return;
-	while (!flush.done) {
-		deliver(s);
-		if (!flush.done)
-			fab_wait(s->link.ep, fab_now(s->client->fab) + WAIT_NS);
+	if (!s->is_flushing) {
+		s->flush.landed = flush_landed;
+		s->n_marks_flushed = s->n_marks_posted;
+		s->stats.n_maintenance_requests++;
+		s->is_flushing = session_post(s, &op, 1, &s->flush) == 0;
 	}
+	while (s->is_flushing && fab_now(s->client->fab) < deadline_ns)
+		if (deliver(s) == 0)
+			fab_wait(s->link.ep, deadline_ns);
 }
 
 /* Everything in flight ends by its deadline; then marks are flushed and chunks left. */
@@ -706,7 +707,7 @@ session_leave(struct rkv_session *s)
 	       fab_now(s->client->fab) < deadline_ns)
 		session_pump(s);
 	if (s->link.ep && s->n_marks_done != s->n_marks_posted)
-		flush_marks(s);
+		flush_marks(s, deadline_ns);
 	if (s->link.ep)
 		alloc_leave(s, deadline_ns);
 }
@@ -774,7 +775,7 @@ session_maintain(struct rkv_session *s, int64_t deadline_ns)
 	if (!s->link.ep || s->broken)
 		return;
 	if (s->n_marks_done != s->n_marks_posted)
-		flush_marks(s);
+		flush_marks(s, deadline_ns);
 	give_back(s, newest_stamp(s));
 	while (s->n_outstanding && fab_now(s->client->fab) < deadline_ns)
 		deliver(s);
@@ -798,8 +799,8 @@ session_release(struct rkv_session *s)
 uint64_t
 session_announce(struct rkv_session *s)
 {
+	/* [STAMP]: both loads are seq_cst, as are the stores they pair with (publish_newest). */
 	uint64_t newest = newest_stamp(s);
-	atomic_thread_fence(memory_order_seq_cst);
 	uint64_t word = atomic_load_explicit(&s->port.start_word, memory_order_seq_cst);
 	uint64_t start = start_state(word) == START_IDLE ? newest : start_stamp(word);
 	return start > LIMIT_WORD_STAMPS ? start - LIMIT_WORD_STAMPS : 0;

@@ -59,6 +59,9 @@ struct rkv_session {
 	uint64_t n_marks_done;
 	struct held_start held[SESSION_HELD_MAX];
 	uint32_t n_held;
+	struct landing flush; /* of the control thread's flush */
+	bool is_flushing;
+	uint64_t n_marks_flushed;
 
 	/* Operations */
 	struct op *ops; /* options.depth of them */

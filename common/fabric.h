@@ -16,7 +16,8 @@
  *   - all local bytes of a batch are in place, and its buffers the caller's again, when its
  *     completion is polled (and so are those of all earlier batches of the endpoint).
  * Nothing else: READs of a batch may be sampled in any order, in pieces, even twice; WRITEs may land
- * in any order, in pieces, after their completion. A READ or WRITE of 8 aligned bytes is not torn.
+ * in any order, in pieces, after their completion. No aligned word of 8 bytes is torn, neither alone
+ * nor within a longer READ (a habit of all known NICs and hosts, which the specification omits).
  *
  * An endpoint belongs to one thread at a time. fab_region_sever may come from any thread.
  */

@@ -14,7 +14,7 @@
  *                    <-            RELINKED
  *   RENEW            ->            the session's write counter is spent
  *                    <-            RENEWED: a new serial
- *   LEAVE            ->            the session touches the region no more (no answer)
+ *   LEAVE            ->            the session touches the region no more; answered only if refused
  *   STATS            ->
  *                    <-            STATS_TEXT: "name value" lines
  *   PING             ->
@@ -26,7 +26,9 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
+#include "proto/layout.h"
 #include "proto/limits.h"
 
 #define WIRE_MAGIC UINT32_C(0x43564b52) /* "RKVC" */
@@ -73,6 +75,48 @@ struct wire_sizes {
 	uint32_t stamp_ms;
 };
 static_assert(sizeof(struct wire_sizes) == 32, "wire sizes");
+
+#define WIRE_SIZE_COUNT (sizeof(struct wire_sizes) / sizeof(uint32_t))
+
+static inline struct wire_sizes
+wire_sizes_own(void)
+{
+	return (struct wire_sizes){
+		.layout_version = LAYOUT_VERSION,
+		.superblock_len = sizeof(struct layout_superblock),
+		.bucket_len = LAYOUT_BUCKET_LEN,
+		.block_header_len = BLOCK_HEADER_LEN,
+		.granule = LIMIT_GRANULE,
+		.tag_bits = LIMIT_TAG_BITS,
+		.word_stamps = LIMIT_WORD_STAMPS,
+		.stamp_ms = LIMIT_STAMP_MS,
+	};
+}
+
+/* A size in which two sides differ; name NULL: they agree. */
+struct wire_difference {
+	const char *name;
+	uint32_t theirs;
+	uint32_t ours;
+};
+
+static inline struct wire_difference
+wire_sizes_compare(const struct wire_sizes *theirs)
+{
+	static const char *const name[WIRE_SIZE_COUNT] = {
+		"layout version", "superblock length", "bucket length",
+		"block header length", "granule length", "number of tag bits",
+		"word age in stamps", "stamp interval in ms",
+	};
+	struct wire_sizes own = wire_sizes_own();
+	uint32_t a[WIRE_SIZE_COUNT], b[WIRE_SIZE_COUNT];
+	memcpy(a, theirs, sizeof(a));
+	memcpy(b, &own, sizeof(b));
+	for (size_t i = 0; i < WIRE_SIZE_COUNT; i++)
+		if (a[i] != b[i])
+			return (struct wire_difference){name[i], a[i], b[i]};
+	return (struct wire_difference){0};
+}
 
 #define WIRE_BOOT_ID_LEN 16u
 #define WIRE_TOKEN_LEN 16u

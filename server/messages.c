@@ -90,42 +90,18 @@ answer_session(struct client *client, const struct wire_header *to, enum wire_ty
 
 /* ---- HELLO ---- */
 
-static const struct wire_sizes own_sizes = {
-	.layout_version = LAYOUT_VERSION,
-	.superblock_len = sizeof(struct layout_superblock),
-	.bucket_len = LAYOUT_BUCKET_LEN,
-	.block_header_len = BLOCK_HEADER_LEN,
-	.granule = LIMIT_GRANULE,
-	.tag_bits = LIMIT_TAG_BITS,
-	.word_stamps = LIMIT_WORD_STAMPS,
-	.stamp_ms = LIMIT_STAMP_MS,
-};
-
-/* In the order of struct wire_sizes. */
-static const char *const size_names[] = {
-	"layout version", "superblock length", "bucket length",      "block header length",
-	"granule length", "tag bits",          "word age in stamps", "stamp interval in ms",
-};
-#define N_SIZES (sizeof(struct wire_sizes) / sizeof(uint32_t))
-static_assert(sizeof(size_names) / sizeof(*size_names) == N_SIZES, "every size has a name");
-
 /* Returns false, and has refused, if a size differs. */
 static bool
 sizes_agree(struct client *client, const struct wire_hello *hello)
 {
-	uint32_t theirs[N_SIZES], ours[N_SIZES];
-	memcpy(theirs, &hello->sizes, sizeof(theirs));
-	memcpy(ours, &own_sizes, sizeof(ours));
-	for (size_t i = 0; i < N_SIZES; i++) {
-		if (theirs[i] == ours[i])
-			continue;
-		refuse(client, &hello->header, ERR_VERSION,
-		       "versions do not fit: %s: client %" PRIu32 ", server %" PRIu32
-		       ": use programs of the same release",
-		       size_names[i], theirs[i], ours[i]);
-		return false;
-	}
-	return true;
+	struct wire_difference d = wire_sizes_compare(&hello->sizes);
+	if (!d.name)
+		return true;
+	refuse(client, &hello->header, ERR_VERSION,
+	       "versions do not fit: %s: client %" PRIu32 ", server %" PRIu32
+	       ": use programs of the same release",
+	       d.name, d.theirs, d.ours);
+	return false;
 }
 
 static bool
@@ -164,7 +140,7 @@ welcome(struct client *client, const struct wire_hello *hello)
 	const struct region *region = service->region;
 	struct wire_welcome answer = {
 		.header = answer_header(&hello->header, WIRE_WELCOME, sizeof(answer)),
-		.sizes = own_sizes,
+		.sizes = wire_sizes_own(),
 		.stamp = service->sessions.newest,
 		.server_pid = (uint32_t)getpid(),
 		.n_regions = 1,

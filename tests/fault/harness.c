@@ -17,6 +17,7 @@
 #define DEPTH 8u
 #define PUMPS_MAX 2000000u /* more than any wait of a test needs */
 #define TICK_NS 1000
+#define START_NS (INT64_C(1000) * 1000000000)
 #define FORMATTED_S UINT64_C(1700000000)
 
 static struct world *current; /* the driver's functions know no other way */
@@ -140,7 +141,7 @@ start_client(struct world *w, size_t cache_bytes)
 	c->fab = w->fab;
 	pthread_mutex_init(&c->mutex, NULL);
 	pthread_cond_init(&c->changed, NULL);
-	/* The region was formatted 100 seconds before the clock's zero. */
+	/* The region was formatted 100 seconds before a clock that says 0. */
 	atomic_store(&c->wall_offset_ns, (int64_t)(FORMATTED_S + 100) * INT64_C(1000000000));
 	world_stamp(w, WORLD_STAMP, WORLD_STAMP - LIMIT_WORD_STAMPS);
 }
@@ -167,6 +168,7 @@ world_open(const struct world_shape *shape)
 	current = w; /* a test that failed has left its own behind */
 	w->seed = 88172645463325252;
 	w->epoch = 1;
+	w->now_ns = START_NS;
 	plan(w, shape ? shape : &common_shape);
 	assert_int_equal(shm_server_start(&w->server, w->layout.region_len), 0);
 	w->base = shm_pool_base(w->server.pool);

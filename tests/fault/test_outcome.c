@@ -56,6 +56,7 @@ struct cut {
 	bool is_planted;
 	uint64_t planted;  /* its word */
 	uint64_t planted_off;
+	uint64_t planted_epoch;
 };
 
 /* An empty slot of the key other than `own`, below or above it. */
@@ -86,6 +87,7 @@ put_plant(struct world *w, struct cut *c, uint64_t own)
 		c->planted = slot_with_state(c->planted, SLOT_TENTATIVE);
 	*world_word(w, c->planted_off) = c->planted;
 	c->is_planted = true;
+	c->planted_epoch = w->epoch;
 }
 
 static void
@@ -606,21 +608,21 @@ prepare(struct run *run, const struct course *course, enum world_relink relink)
 
 /* What the key may hold now, given what the operation's caller was told. */
 static void
-check_result(struct run *run, bool is_lost)
+check_result(struct run *run)
 {
 	struct rkv_session *s = world_session(run->b.w);
 	struct rkv_item item;
 	const struct course *c = run->course;
 	int status = run->r.status;
 	const char *before = c->is_there ? run->before : NULL;
-	if (c->plant == PLANT_COMMITTED)
-		before = run->b.cut.is_planted ? "planted" : NULL;
+	if (run->b.w->epoch > 1)
+		before = NULL; /* the region was formatted anew */
+	if (c->plant == PLANT_COMMITTED && run->b.cut.planted_epoch == run->b.w->epoch)
+		before = "planted";
 	const char *after = c->op == RKV_OP_DELETE  ? NULL
 			    : c->op == RKV_OP_TOUCH ? before
 			    : c->op == RKV_OP_GET   ? before
 						    : run->after;
-	if (is_lost && status != 0)
-		before = NULL; /* the region was formatted anew */
 	memset(run->buf, 0, sizeof(run->buf));
 	int rc = rkv_get(s, KEY, sizeof(KEY) - 1, run->buf, LARGE, &item);
 	bool is_before = before ? rc == 0 && strcmp(run->buf, before) == 0 : rc == ERR_NOT_FOUND;
@@ -672,7 +674,7 @@ run_cut(struct run *run, const struct course *course, enum world_relink relink, 
 	w->before = NULL;
 	session_pump(run->b.ours);
 	session_pump(run->b.ours);
-	check_result(run, w->epoch > 1);
+	check_result(run);
 	world_check(w);
 	if (relink != RELINK_EPOCH)
 		check_memory(&run->b);

@@ -17,14 +17,17 @@
 #include "client/include/rkv.h"
 #include "tests/sim/lin.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define LOAD_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define LOAD_SANITIZED 1
+#if !defined(__has_feature)
+#define __has_feature(x) 0
 #endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define LOAD_THREAD_SANITIZED 1
+#else
+#define LOAD_THREAD_SANITIZED 0
 #endif
-#ifndef LOAD_SANITIZED
+#if LOAD_THREAD_SANITIZED || defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#define LOAD_SANITIZED 1
+#else
 #define LOAD_SANITIZED 0
 #endif
 

@@ -64,17 +64,7 @@ raw_hello(enum wire_role role)
 {
 	struct wire_hello hello = {
 		.header = {WIRE_MAGIC, WIRE_VERSION, WIRE_HELLO, sizeof(hello), 77},
-		.sizes =
-			{
-				.layout_version = LAYOUT_VERSION,
-				.superblock_len = sizeof(struct layout_superblock),
-				.bucket_len = LAYOUT_BUCKET_LEN,
-				.block_header_len = BLOCK_HEADER_LEN,
-				.granule = LIMIT_GRANULE,
-				.tag_bits = LIMIT_TAG_BITS,
-				.word_stamps = LIMIT_WORD_STAMPS,
-				.stamp_ms = LIMIT_STAMP_MS,
-			},
+		.sizes = wire_sizes_own(),
 		.role = role,
 	};
 	assert_int_equal(net_boot_id(hello.boot_id), 0);

@@ -153,7 +153,7 @@ test_keys_refused(void **state)
 /* ---- Values ---- */
 
 static void
-assert_kept(const void *key, size_t key_len, size_t len)
+assert_kept(const void *key, size_t key_len, uint32_t len)
 {
 	unsigned char *value = pattern(len, (unsigned char)len), *got = pattern(len + 1, 0);
 	struct rkv_item item = {0};
@@ -170,23 +170,23 @@ assert_kept(const void *key, size_t key_len, size_t len)
 	free(got);
 }
 
-static size_t
+static uint32_t
 value_max(size_t key_len)
 {
-	return limits.block_len_max - 40 - key_len;
+	return (uint32_t)(limits.block_len_max - 40 - key_len);
 }
 
 static void
 test_values(void **state)
 {
-	static const size_t lens[] = {0,    1,    7,    8,    9,    63,   64,   65,    100,
+	static const uint32_t lens[] = {0,  1,    7,    8,    9,    63,   64,   65,    100,
 				      1000, 1900, 2000, 2047, 2048, 2049, 4096, 20000, 60000};
 	unsigned char *key = pattern(1024, 9);
 	(void)state;
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
 		assert_kept("value", 5, lens[i]);
 	/* Around the length that fits the scratch of an operation. */
-	for (size_t len = 1980; len < 2060; len++)
+	for (uint32_t len = 1980; len < 2060; len++)
 		assert_kept("value", 5, len);
 	for (size_t key_len = 1; key_len <= 1024; key_len += 341) {
 		assert_kept(key, key_len, value_max(key_len) - 1);
@@ -368,6 +368,8 @@ run_forked(void *arg)
 	load_require(rkv_buffer_register(client, buf, sizeof(buf)) == RKV_E_INVALID);
 	rkv_session_close(session);
 	rkv_close(client);
+	if (LOAD_THREAD_SANITIZED)
+		return 0; /* it lets no thread begin here */
 	/* A client of its own it may have. */
 	struct rkv_client *own;
 	load_require(rkv_open(server->address, NULL, &own) == RKV_OK);

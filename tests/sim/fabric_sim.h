@@ -45,6 +45,12 @@ struct sim_config {
 	 */
 	bool eager_cards;
 	bool eager_clients;
+	/*
+	 * Exhaustive runs that come to a state that was seen before: end there, with coroutines in
+	 * the middle of what they do, instead of letting them finish promptly. For harnesses that
+	 * can free what such coroutines hold.
+	 */
+	bool abandons;
 };
 
 struct sim;
@@ -58,8 +64,9 @@ struct sim *sim_create(const struct sim_config *config, struct sched *sched);
 void sim_destroy(struct sim *sim);
 
 /*
- * Runs until every coroutine has ended, crashed or is stopped (0), or something failed (-1). What
- * is on the wire then stays there; sim_settle lets it arrive.
+ * Runs until every coroutine has ended, crashed or is stopped (0), or something failed (-1), or the
+ * run is abandoned (1: nothing is to be checked). What is on the wire then stays there; sim_settle
+ * lets it arrive.
  */
 int sim_run(struct sim *sim);
 
@@ -166,7 +173,8 @@ struct sim_result {
 	uint64_t n_runs;
 	uint64_t n_steps;
 	uint64_t n_states; /* exhaustive runs only */
-	bool is_complete;  /* exhaustive: nothing is left; else a limit ended it */
+	bool is_shrunk;
+	bool is_complete; /* exhaustive: nothing is left; else a limit ended it */
 };
 
 void sim_result_clear(struct sim_result *result);

@@ -198,6 +198,7 @@ sim_shrink(const struct sim_case *c, const struct sim_config *config, unsigned m
 		;
 	free(result->picks);
 	result->picks = picks_text(&picks);
+	result->is_shrunk = true;
 	free(picks.v);
 }
 
@@ -209,14 +210,21 @@ sim_print_replay(FILE *to, const struct sim_case *c, const struct sim_config *co
 {
 	const struct model_config *m = &config->model;
 
+	bool by_seed = config->sched.kind < SCHED_PICKS && !result->is_shrunk;
+
 	fprintf(to,
 		"RKV_SIM=\"case=%s profile=%s unit_per_address=%d repeat_reads=%d grain=%u "
 		"late_permille=%u late_ns=%" PRId64 " step_ns=%" PRId64 " max_steps=%" PRIu64
-		" eager_cards=%d eager_clients=%d seed=%" PRIu64 " sched=picks picks=%s\"\n",
+		" eager_cards=%d eager_clients=%d seed=%" PRIu64,
 		c->name, profile_name(m->profile), m->unit_per_address, m->repeat_reads,
 		config->grain, config->late_permille, config->late_ns, config->step_ns,
-		config->max_steps, config->eager_cards, config->eager_clients, result->seed,
-		result->picks ? result->picks : "");
+		config->max_steps, config->eager_cards, config->eager_clients, result->seed);
+	if (by_seed)
+		fprintf(to, " sched=%s depth=%u horizon=%u\"\n",
+			sched_kind_name(config->sched.kind), config->sched.depth,
+			config->sched.horizon);
+	else
+		fprintf(to, " sched=picks picks=%s\"\n", result->picks ? result->picks : "");
 }
 
 static bool

@@ -370,13 +370,19 @@ is_somebody_left(const struct sim *sim)
 	return false;
 }
 
+static int
+outcome(const struct sim *sim)
+{
+	return sim->has_failed ? -1 : sim->is_over && sim->config.abandons;
+}
+
 bool
 sim_step(struct sim *sim)
 {
 	struct model_choice choice;
 	int64_t next;
 
-	if (sim->has_failed || !is_somebody_left(sim))
+	if (outcome(sim) || !is_somebody_left(sim))
 		return false;
 	collect(sim);
 	if (sim->choices.n) {
@@ -399,7 +405,7 @@ sim_run(struct sim *sim)
 {
 	while (sim_step(sim))
 		;
-	return sim->has_failed ? -1 : 0;
+	return outcome(sim);
 }
 
 int
@@ -410,8 +416,8 @@ sim_settle(struct sim *sim)
 
 		sim->choices.n = 0;
 		model_choices(sim->model, &sim->choices);
-		if (sim->has_failed || !sim->choices.n)
-			return sim->has_failed ? -1 : 0;
+		if (outcome(sim) || !sim->choices.n)
+			return outcome(sim);
 		choice = pick(sim);
 		step(sim, &choice);
 	}

@@ -411,6 +411,115 @@ test_states(void **state)
 	}
 }
 
+/* ---- Eager steps lose no outcome: random clients, all they can come to ---- */
+
+#define N_RANDOM 24u
+#define N_WORDS 3u
+
+struct random_clients {
+	uint64_t seed;
+	struct states outcomes;
+	uint64_t sum; /* of the hashes of all outcomes */
+	struct world *world;
+};
+
+/* A number below n that depends on nothing but the seed and what it is for. */
+static unsigned
+drawn(const struct random_clients *r, unsigned client, unsigned i, unsigned what, unsigned n)
+{
+	return (unsigned)(model_mix(r->seed, client * 1000 + i * 10 + what) % n);
+}
+
+/* Two batches of one or two operations; what they return stays in local memory. */
+static void
+do_random(void *arg)
+{
+	struct process *p = arg;
+	struct random_clients *r = (struct random_clients *)p->world->arg;
+	unsigned client = (unsigned)(p - p->world->process);
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct fab_op ops[2];
+		unsigned n = 1 + drawn(r, client, i, 0, 2);
+
+		for (unsigned j = 0; j < n; j++) {
+			unsigned what = i * 2 + j;
+			uint64_t roff = 8 * drawn(r, client, what, 1, N_WORDS);
+			enum fab_kind kind = (enum fab_kind)drawn(r, client, what, 2, 4);
+			bool is_double =
+				kind <= FAB_WRITE && roff == 0 && drawn(r, client, what, 3, 2);
+
+			ops[j] = op_of(p, kind, roff, 16 * what, is_double ? 16 : 8);
+			ops[j].expect = drawn(r, client, what, 4, 2);
+			ops[j].swap = 2 + client;
+			if (kind == FAB_WRITE)
+				memset(p->local + 16 * what, (int)(16 * client + what + 1), 16);
+		}
+		batch(p, ops, n);
+	}
+}
+
+static void
+random_run(struct sim *sim, void *arg)
+{
+	struct random_clients *r = arg;
+	struct world *w = r->world;
+	struct model_hash hash;
+
+	world_start(w, sim);
+	w->arg = arg;
+	process_start(w, 0, 1, do_random);
+	process_start(w, 1, 1, do_random);
+	if (sim_run(sim) || sim_settle(sim))
+		return;
+	hash = model_hash(w->memory, 64, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct model_hash local = model_hash(w->process[i].local, 64, i);
+
+		hash.a = model_mix(hash.a, local.a);
+		hash.b = model_mix(hash.b, local.b);
+	}
+	if (states_add(&r->outcomes, hash))
+		r->sum += hash.a;
+}
+
+static void
+test_eager(void **state)
+{
+	static struct world world;
+	uint64_t n_outcomes = 0;
+	uint64_t n_states[2] = {0, 0};
+
+	(void)state;
+	for (unsigned i = 0; i < N_RANDOM * N_PROFILES; i++) {
+		struct random_clients r[2];
+
+		for (unsigned eager = 0; eager < 2; eager++) {
+			struct sim_case c = {"random", random_run, &r[eager]};
+			struct sim_config config =
+				sim_config_exhaustive((enum profile)(i % N_PROFILES));
+			struct sim_result result;
+
+			r[eager] = (struct random_clients){.seed = i / N_PROFILES, .world = &world};
+			config.grain = 8;
+			config.model.repeat_reads = i / N_PROFILES % 4 == 0;
+			config.eager_cards = eager;
+			config.eager_clients = eager;
+			sim_explore(&c, &config, 0, &result);
+			assert_true(!result.failed && result.is_complete);
+			n_states[eager] += result.n_states;
+			sim_result_clear(&result);
+		}
+		assert_int_equal(r[0].outcomes.n, r[1].outcomes.n);
+		assert_true(r[0].sum == r[1].sum);
+		n_outcomes += r[0].outcomes.n;
+		states_clear(&r[0].outcomes);
+		states_clear(&r[1].outcomes);
+	}
+	print_message("# %llu outcomes, %llu states, eager %llu\n", (unsigned long long)n_outcomes,
+		      (unsigned long long)n_states[0], (unsigned long long)n_states[1]);
+}
+
 /* ---- What a client does wrong ---- */
 
 enum mistake {
@@ -852,11 +961,11 @@ int
 main(void)
 {
 	const struct CMUnitTest list[] = {
-		cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_random),
-		cmocka_unit_test(test_states),     cmocka_unit_test(test_mistakes),
-		cmocka_unit_test(test_poison),     cmocka_unit_test(test_crash),
-		cmocka_unit_test(test_break),      cmocka_unit_test(test_stop_and_clock),
-		cmocka_unit_test(test_replay),
+		cmocka_unit_test(test_exhaustive),     cmocka_unit_test(test_random),
+		cmocka_unit_test(test_states),         cmocka_unit_test(test_eager),
+		cmocka_unit_test(test_mistakes),       cmocka_unit_test(test_poison),
+		cmocka_unit_test(test_crash),          cmocka_unit_test(test_break),
+		cmocka_unit_test(test_stop_and_clock), cmocka_unit_test(test_replay),
 	};
 	struct sim_case cases[N_EXPECTATIONS];
 	int status;

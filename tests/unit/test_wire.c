@@ -175,14 +175,12 @@ test_session(void **state)
 static void
 test_keepalive(void **state)
 {
-	struct {
-		struct wire_keepalive m;
-		struct wire_announcement session[2];
-	} all = {
-		.m = {.header = HEADER(WIRE_KEEPALIVE, all), .n = 2},
-		.session = {{0x01020304, 0x11121314, UINT64_C(0x2122232425262728)},
-			    {0x31323334, 0x41424344, UINT64_C(0x5152535455565758)}},
+	static const struct wire_announcement sessions[2] = {
+		{0x01020304, 0x11121314, UINT64_C(0x2122232425262728)},
+		{0x31323334, 0x41424344, UINT64_C(0x5152535455565758)},
 	};
+	unsigned char bytes[sizeof(struct wire_keepalive) + sizeof(sessions)];
+	struct wire_keepalive m = {.header = HEADER(WIRE_KEEPALIVE, bytes), .n = 2};
 	struct wire_stamp stamp = {
 		.header = HEADER(WIRE_STAMP, stamp),
 		.newest = UINT64_C(0x0102030405060708),
@@ -190,7 +188,9 @@ test_keepalive(void **state)
 		.flags = WIRE_STAMP_CHUNKS_SHORT,
 	};
 	(void)state;
-	golden_check(&all, sizeof(all),
+	memcpy(bytes, &m, sizeof(m));
+	memcpy(bytes + offsetof(struct wire_keepalive, session), sessions, sizeof(sessions));
+	golden_check(bytes, sizeof(bytes),
 		     "524b56430100060038000000" REQUEST_HEX "0200000000000000"
 		     "04030201141312112827262524232221"
 		     "34333231444342415857565554535251");
