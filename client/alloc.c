@@ -1210,8 +1210,10 @@ alloc_leave(struct rkv_session *s, int64_t deadline_ns)
 		struct leave_landing l = {.landing = {.landed = leave_landed}};
 		if (session_post(s, ops, n, &l.landing) != 0)
 			return;
-		while (!l.done)
+		while (!l.done && fab_now(s->client->fab) < deadline_ns)
 			session_pump(s);
+		if (!l.done)
+			return; /* the session disconnects now: nobody polls for l any more */
 		while (n--)
 			own_remove(a, a->own[a->n_own - 1]);
 	}

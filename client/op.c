@@ -1213,7 +1213,7 @@ void
 op_forget(struct rkv_session *s, struct op *op)
 {
 	bool in_doubt = op->pending == PENDING_UPDATE || op->pending == PENDING_DELETE ||
-			op->pending == PENDING_COMMIT;
+			op->pending == PENDING_COMMIT || op->step == STEP_DOUBTFUL;
 	release_in(s, op);
 	if (op->out_run)
 		arena_give(&s->arena, ARENA_OUT, op->out_run);
@@ -1446,7 +1446,7 @@ static int
 expired_status(const struct rkv_session *s, const struct op *op)
 {
 	if (op->pending == PENDING_UPDATE || op->pending == PENDING_DELETE ||
-	    op->pending == PENDING_COMMIT)
+	    op->pending == PENDING_COMMIT || op->step == STEP_DOUBTFUL)
 		return ERR_MAYBE;
 	if (!s->link.ep || op->sleep == SLEEP_LINK)
 		return ERR_CONN;

@@ -364,6 +364,13 @@ start_anew(struct rkv_session *s, const struct link *next)
 			    s->arena.key);
 }
 
+static void
+want_link(struct rkv_session *s)
+{
+	atomic_store_explicit(&s->port.state, LINK_WANTED, memory_order_release);
+	control_wake(s->client);
+}
+
 /* The control thread has a link ready. */
 static void
 take_link(struct rkv_session *s)
@@ -378,7 +385,10 @@ take_link(struct rkv_session *s)
 		s->port.former_serial = next.serial;
 		s->port.former_epoch = next.epoch;
 		s->port.refused = rc;
-		atomic_store_explicit(&s->port.state, LINK_REFUSED, memory_order_release);
+		if (s->n_links > 0)
+			want_link(s); /* it heals once there is memory again */
+		else
+			atomic_store_explicit(&s->port.state, LINK_REFUSED, memory_order_release);
 		return;
 	}
 	s->link = next;
@@ -401,13 +411,6 @@ take_link(struct rkv_session *s)
 		s->stats.n_reconnects++;
 	atomic_store_explicit(&s->port.state, LINK_UP, memory_order_release);
 	wake_all(s, SLEEP_LINK);
-}
-
-static void
-want_link(struct rkv_session *s)
-{
-	atomic_store_explicit(&s->port.state, LINK_WANTED, memory_order_release);
-	control_wake(s->client);
 }
 
 /* The endpoint is gone, and with it all that is in doubt. */
@@ -509,7 +512,7 @@ tick(struct rkv_session *s)
 		return;
 	}
 	uint64_t stamp = newest_stamp(s);
-	if (stamp == s->stamp_seen || !s->link.ep || s->broken)
+	if (stamp == s->stamp_seen || !s->link.ep || s->broken || s->is_closing)
 		return;
 	s->stamp_seen = stamp;
 	give_back(s, stamp);
@@ -708,7 +711,7 @@ session_leave(struct rkv_session *s)
 		session_pump(s);
 	if (s->link.ep && s->n_marks_done != s->n_marks_posted)
 		flush_marks(s, deadline_ns);
-	if (s->link.ep)
+	if (s->link.ep && s->alloc.job == JOB_NONE)
 		alloc_leave(s, deadline_ns);
 }
 

@@ -265,8 +265,21 @@ sched_deviations_left(const struct sched *s)
 	return s->config.bound ? s->config.bound - deviations(s, s->at) : 0;
 }
 
+unsigned
+sched_at(const struct sched *s)
+{
+	return s->at;
+}
+
+void
+sched_skip(struct sched *s)
+{
+	s->at++;
+	s->n_steps++;
+}
+
 bool
-sched_next(struct sched *s)
+sched_next(struct sched *s, unsigned *ret_other_at)
 {
 	s->at = 0;
 	s->n_steps = 0;
@@ -277,6 +290,7 @@ sched_next(struct sched *s)
 
 		if (!bounded && s->picks.v[i] + 1 < s->below.v[i]) {
 			s->picks.v[i]++;
+			*ret_other_at = i;
 			return true;
 		}
 		s->picks.n--;

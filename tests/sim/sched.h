@@ -67,8 +67,12 @@ void sched_finish(struct sched *s);
 bool sched_is_fresh(const struct sched *s);
 unsigned sched_deviations_left(const struct sched *s);
 
-/* DFS: begins the next path; false if there is none. */
-bool sched_next(struct sched *s);
+/* DFS: how many picks the path has made; goes on by one without asking. */
+unsigned sched_at(const struct sched *s);
+void sched_skip(struct sched *s);
+
+/* DFS: begins the next path, other in its last pick; false if there is none. */
+bool sched_next(struct sched *s, unsigned *ret_other_at);
 
 /* Picks of a run, and their text. */
 struct picks {

@@ -31,14 +31,14 @@ sim_result_clear(struct sim_result *result)
 /* Runs the case once and adds what came out; true if it failed. The run's picks replace others. */
 static bool
 run_once(const struct sim_case *c, const struct sim_config *config, struct sched *sched,
-	 struct states *states, struct sim_result *result)
+	 struct states *states, struct trail *trail, struct sim_result *result)
 {
 	struct sched *own = sched ? NULL : sched_create(&config->sched);
 	struct sim *sim;
 
 	assert(sched || own);
 	sim = sim_create(config, sched ? sched : own);
-	sim_set_states(sim, states);
+	sim_set_states(sim, states, trail);
 	c->run(sim, c->arg);
 	result->failed = sim->has_failed;
 	if (sim->has_failed)
@@ -59,7 +59,7 @@ void
 sim_try(const struct sim_case *c, const struct sim_config *config, struct sim_result *ret_result)
 {
 	*ret_result = (struct sim_result){0};
-	run_once(c, config, NULL, NULL, ret_result);
+	run_once(c, config, NULL, NULL, NULL, ret_result);
 }
 
 void
@@ -71,9 +71,19 @@ sim_search(const struct sim_case *c, const struct sim_config *config, uint64_t n
 	*ret_result = (struct sim_result){0};
 	for (uint64_t i = 0; i < n_seeds; i++) {
 		one.sched.seed = config->sched.seed + i;
-		if (run_once(c, &one, NULL, NULL, ret_result))
+		if (run_once(c, &one, NULL, NULL, NULL, ret_result))
 			return;
 	}
+}
+
+/* The next run goes the same way up to its other pick. */
+static void
+cut_trail(struct trail *trail, unsigned other_at)
+{
+	while (trail->n &&
+	       trail->v[trail->n - 1].at + trail->v[trail->n - 1].is_picked > other_at)
+		trail->n--;
+	trail->n_known = trail->n;
 }
 
 void
@@ -81,17 +91,22 @@ sim_explore(const struct sim_case *c, const struct sim_config *config, uint64_t 
 	    struct sim_result *ret_result)
 {
 	struct states states = {0};
+	struct trail trail = {0};
 	struct sched *sched = sched_create(&config->sched);
+	unsigned other_at = 0;
 	bool more = true;
 
 	*ret_result = (struct sim_result){0};
 	while (more && (!max_states || states.n < max_states) &&
-	       !run_once(c, config, sched, &states, ret_result))
-		more = sched_next(sched);
+	       !run_once(c, config, sched, &states, &trail, ret_result)) {
+		more = sched_next(sched, &other_at);
+		cut_trail(&trail, other_at);
+	}
 	ret_result->n_states = states.n;
 	ret_result->is_complete = !more;
 	sched_destroy(sched);
 	states_clear(&states);
+	free(trail.v);
 }
 
 /* ---- Shrinking: as few picks that are not 0 as possible (delta debugging) ---- */
@@ -113,7 +128,7 @@ still_fails(struct shrinking *s, const struct picks *picks)
 	if (s->runs_left) {
 		s->runs_left--;
 		s->config.sched.picks = text;
-		run_once(s->c, &s->config, NULL, NULL, &result);
+		run_once(s->c, &s->config, NULL, NULL, NULL, &result);
 	}
 	failed = result.failed;
 	if (failed) {

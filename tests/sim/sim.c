@@ -7,7 +7,7 @@
 
 #include "tests/sim/sim_internal.h"
 
-enum { STEP_COROUTINE = STEP_USER };
+enum { STEP_COROUTINE = STEP_USER, STEP_LEAP, STEP_NOTHING };
 
 struct sim_config
 sim_config_default(void)
@@ -210,9 +210,10 @@ sim_resume(struct sim *sim, unsigned coroutine)
 }
 
 void
-sim_set_states(struct sim *sim, struct states *states)
+sim_set_states(struct sim *sim, struct states *states, struct trail *trail)
 {
 	sim->states = states;
+	sim->trail = trail;
 }
 
 /* ---- Who may move ---- */
@@ -227,10 +228,8 @@ may_run(const struct sim *sim, const struct coroutine *co)
 }
 
 static void
-collect(struct sim *sim)
+add_coroutines(struct sim *sim)
 {
-	sim->choices.n = 0;
-	model_choices(sim->model, &sim->choices);
 	for (unsigned i = 0; i < sim->n_co; i++) {
 		if (may_run(sim, sim->co[i]))
 			model_choice_add(&sim->choices,
@@ -348,6 +347,17 @@ is_private(const struct sim *sim, const struct model_choice *c)
 	return sim->config.eager_clients && ep && endpoint_is_pollable(ep);
 }
 
+static void
+trail_add(struct trail *trail, const struct trail_step *trail_step)
+{
+	if (trail->n == trail->cap) {
+		trail->cap = trail->cap ? trail->cap * 2 : 256;
+		trail->v = realloc(trail->v, trail->cap * sizeof(*trail->v));
+		assert(trail->v);
+	}
+	trail->v[trail->n++] = *trail_step;
+}
+
 static struct model_choice
 pick(struct sim *sim)
 {
@@ -358,6 +368,38 @@ pick(struct sim *sim)
 	if (sim->choices.n > 1)
 		look_whether_new(sim);
 	return sim->choices.v[sched_step(sim->sched, &sim->choices)];
+}
+
+/*
+ * What happens next: a step, a leap of the clock, or nothing. Exhaustive runs keep a trail of it, so
+ * that the next run need not ask again what can happen up to where it takes another way.
+ */
+static struct model_choice
+next_choice(struct sim *sim, bool with_coroutines)
+{
+	struct trail *trail = sim->trail;
+	struct trail_step now = {.choice = {.kind = STEP_NOTHING}, .at = sched_at(sim->sched)};
+
+	if (trail && sim->trail_at < trail->n_known) {
+		now = trail->v[sim->trail_at++];
+		if (now.is_picked)
+			sched_skip(sim->sched);
+		return now.choice;
+	}
+	sim->choices.n = 0;
+	model_choices(sim->model, &sim->choices);
+	if (with_coroutines)
+		add_coroutines(sim);
+	if (sim->choices.n)
+		now.choice = pick(sim);
+	else if (with_coroutines && next_time(sim) < INT64_MAX)
+		now.choice.kind = STEP_LEAP;
+	now.is_picked = sched_at(sim->sched) != now.at;
+	if (trail && !sim->is_over) {
+		trail_add(trail, &now);
+		sim->trail_at++;
+	}
+	return now.choice;
 }
 
 static bool
@@ -380,23 +422,18 @@ bool
 sim_step(struct sim *sim)
 {
 	struct model_choice choice;
-	int64_t next;
 
 	if (outcome(sim) || !is_somebody_left(sim))
 		return false;
-	collect(sim);
-	if (sim->choices.n) {
-		choice = pick(sim);
-		step(sim, &choice);
-		return true;
-	}
-	next = next_time(sim);
-	if (next == INT64_MAX) {
+	choice = next_choice(sim, true);
+	if (choice.kind == STEP_NOTHING) {
 		sim_fail(sim, "nobody can move any more");
 		return false;
 	}
-	if (next > sim->now_ns)
-		sim->now_ns = next;
+	if (choice.kind != STEP_LEAP)
+		step(sim, &choice);
+	else if (next_time(sim) > sim->now_ns)
+		sim->now_ns = next_time(sim);
 	return true;
 }
 
@@ -411,16 +448,14 @@ sim_run(struct sim *sim)
 int
 sim_settle(struct sim *sim)
 {
-	for (;;) {
-		struct model_choice choice;
+	while (!outcome(sim)) {
+		struct model_choice choice = next_choice(sim, false);
 
-		sim->choices.n = 0;
-		model_choices(sim->model, &sim->choices);
-		if (outcome(sim) || !sim->choices.n)
-			return outcome(sim);
-		choice = pick(sim);
+		if (choice.kind == STEP_NOTHING)
+			break;
 		step(sim, &choice);
 	}
+	return outcome(sim);
 }
 
 /* Outside of coroutines there is nobody to give way to: promptly and in order, without picks. */

@@ -87,12 +87,28 @@ struct sim_endpoint {
 	unsigned n_loud;
 };
 
+/* What happened in the last exhaustive run, up to n_known also in the present one. */
+struct trail_step {
+	struct model_choice choice;
+	bool is_picked; /* the scheduler's pick, not the only choice */
+	unsigned at;    /* picks before it */
+};
+
+struct trail {
+	struct trail_step *v;
+	unsigned n;
+	unsigned n_known;
+	unsigned cap;
+};
+
 struct sim {
 	struct sim_config config;
 	struct model *model;
 	struct sched *sched;
 	bool owns_sched;
 	struct states *states; /* exhaustive: seen in all runs */
+	struct trail *trail;
+	unsigned trail_at;
 	bool is_over;          /* exhaustive: was here before; the rest is only cleaning up */
 	int64_t now_ns;
 	uint64_t n_steps;
@@ -117,7 +133,7 @@ struct sim {
 };
 
 /* sim.c */
-void sim_set_states(struct sim *sim, struct states *states);
+void sim_set_states(struct sim *sim, struct states *states, struct trail *trail);
 uint64_t sim_random(uint64_t *state);
 struct sim_endpoint *sim_endpoint(const struct sim *sim, unsigned connection);
 
