@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 fault_harness := tests/fault/harness.c tests/fabric/fabric_fault.c tests/fabric/shm_pair.c
-fault_TESTS += tests/fault/test_outcome tests/fault/test_alloc
-san_TESTS += tests/fault/test_outcome tests/fault/test_alloc
+sites_LDFLAGS := $(foreach f,malloc calloc realloc aligned_alloc mmap socket connect eventfd \
+	pthread_create,-Wl,--wrap=$(f))
+fault_TESTS += tests/fault/test_outcome tests/fault/test_alloc tests/fault/test_rules \
+	tests/fault/test_failures tests/fault/test_failures_open
+san_TESTS += tests/fault/test_outcome tests/fault/test_alloc tests/fault/test_rules \
+	tests/fault/test_failures tests/fault/test_failures_open
 test_outcome_EXTRA := $(fault_harness)
 test_alloc_EXTRA := $(fault_harness)
+test_rules_EXTRA := $(fault_harness)
+test_failures_EXTRA := tests/fault/sites.c $(fault_harness)
+test_failures_LDFLAGS := $(sites_LDFLAGS)
+test_failures_open_EXTRA := tests/fault/sites.c tests/proc/proc.c
+test_failures_open_LDFLAGS := $(sites_LDFLAGS)

@@ -28,3 +28,5 @@ test_mixed_EXTRA := $(load_EXTRA) tests/sim/lin.c
 test_kill_EXTRA := $(load_EXTRA) tests/sim/lin.c
 test_space_EXTRA := $(load_EXTRA) tests/sim/lin.c
 test_limits_EXTRA := $(load_EXTRA) tests/sim/lin.c
+proc_TESTS += tests/proc/test_instructions
+tests_PROGRAMS += tests/proc/warm_get

@@ -30,8 +30,10 @@
 #define N_KEYS 16u
 #if LIMIT_TAG_BITS < 12
 #define MIXED_MS 60000
+#define POOL_SIZE "256M" /* most of it rests at any time */
 #else
 #define MIXED_MS 1 /* one round */
+#define POOL_SIZE "64M"
 #endif
 #define ROUND_OPS (LOAD_SANITIZED ? 2000u : 8000u) /* of a session */
 #define BURST_OPS 200u
@@ -42,7 +44,7 @@ static int
 setup(void **state)
 {
 	(void)state;
-	server = server_start("--pool-size", "64M", NULL);
+	server = server_start("--pool-size", POOL_SIZE, "--chunk-size", "64K", NULL);
 	return 0;
 }
 

@@ -80,8 +80,7 @@ sim_search(const struct sim_case *c, const struct sim_config *config, uint64_t n
 static void
 cut_trail(struct trail *trail, unsigned other_at)
 {
-	while (trail->n &&
-	       trail->v[trail->n - 1].at + trail->v[trail->n - 1].is_picked > other_at)
+	while (trail->n && trail->v[trail->n - 1].at + trail->v[trail->n - 1].is_picked > other_at)
 		trail->n--;
 	trail->n_known = trail->n;
 }

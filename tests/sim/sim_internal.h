@@ -109,7 +109,7 @@ struct sim {
 	struct states *states; /* exhaustive: seen in all runs */
 	struct trail *trail;
 	unsigned trail_at;
-	bool is_over;          /* exhaustive: was here before; the rest is only cleaning up */
+	bool is_over; /* exhaustive: was here before; the rest is only cleaning up */
 	int64_t now_ns;
 	uint64_t n_steps;
 	uint64_t history; /* hash of what the harness noted */

@@ -691,7 +691,6 @@ crash_run(struct sim *sim, void *arg)
 
 	world_start(&w, sim);
 	p = process_start(&w, 0, 1, write_and_hang);
-	sim_set_hook(sim, NULL, NULL);
 	for (unsigned n = sim_choose(sim, 6); n; n--)
 		sim_step(sim);
 	sim_crash(sim, p->fab);
@@ -888,6 +887,76 @@ test_stop_and_clock(void **state)
 	}
 }
 
+/* ---- Late completions, READs executed twice ---- */
+
+static void
+time_one(void *arg)
+{
+	struct process *p = arg;
+	int64_t *max_ns = (int64_t *)p->world->arg;
+	struct fab_op op = op_of(p, FAB_READ, FLAG, 0, 8);
+	int64_t start_ns = fab_now(p->fab);
+	int64_t ns;
+
+	batch(p, &op, 1);
+	ns = fab_now(p->fab) - start_ns;
+	if (ns > *max_ns)
+		*max_ns = ns;
+}
+
+static void
+time_run(struct sim *sim, void *arg)
+{
+	struct world w;
+
+	world_start(&w, sim);
+	w.arg = arg;
+	process_start(&w, 0, 1, time_one);
+	sim_run(sim);
+}
+
+static void
+test_late(void **state)
+{
+	int64_t max_ns[2] = {0, 0};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct sim_case c = {"late", time_run, &max_ns[i]};
+		struct sim_config config = sim_config_default();
+		struct sim_result result;
+
+		config.late_permille = i * 500;
+		sim_search(&c, &config, 20, &result);
+		assert_false(result.failed);
+		sim_result_clear(&result);
+	}
+	assert_true(max_ns[0] < 10000 && max_ns[1] > 10000);
+}
+
+static void
+test_read_twice(void **state)
+{
+	uint64_t n_states[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct outcomes outcomes = {.never_alike = false};
+		struct sim_case c = {"tear", tear, &outcomes};
+		struct sim_config config = sim_config_exhaustive(PROFILE_HAB);
+		struct sim_result result;
+
+		config.abandons = true;
+		config.grain = 8;
+		config.model.repeat_reads = i;
+		sim_explore(&c, &config, 0, &result);
+		assert_true(!result.failed && result.is_complete);
+		n_states[i] = result.n_states;
+		sim_result_clear(&result);
+	}
+	assert_true(n_states[0] < n_states[1]);
+}
+
 /* ---- Replay and shrinking ---- */
 
 static unsigned
@@ -965,7 +1034,8 @@ main(void)
 		cmocka_unit_test(test_states),         cmocka_unit_test(test_eager),
 		cmocka_unit_test(test_mistakes),       cmocka_unit_test(test_poison),
 		cmocka_unit_test(test_crash),          cmocka_unit_test(test_break),
-		cmocka_unit_test(test_stop_and_clock), cmocka_unit_test(test_replay),
+		cmocka_unit_test(test_stop_and_clock), cmocka_unit_test(test_late),
+		cmocka_unit_test(test_read_twice),     cmocka_unit_test(test_replay),
 	};
 	struct sim_case cases[N_EXPECTATIONS];
 	int status;

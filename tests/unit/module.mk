@@ -9,3 +9,4 @@ test_histogram_EXTRA := bench/generator.c bench/histogram.c
 unit_TESTS += tests/unit/test_err tests/unit/test_layout tests/unit/test_net tests/unit/test_slot \
 	tests/unit/test_wire
 san_TESTS += tests/unit/test_layout tests/unit/test_net
+unit_TESTS += tests/unit/test_arena
