@@ -11,10 +11,12 @@
 #define SECOND_CHANCES 4 /* entries moved to the head by one cache_put, at most */
 #define INDEX_SHARE 5    /* the index takes 1/5 of the memory, or less */
 
+static struct cache_line empty_line; /* never written */
+
 int
 cache_create(struct cache *cache, size_t bytes)
 {
-	*cache = (struct cache){0};
+	*cache = (struct cache){.line = &empty_line};
 	if (bytes < CACHE_BYTES_MIN)
 		return 0;
 	size_t n_lines = 1;
@@ -39,7 +41,7 @@ void
 cache_destroy(struct cache *cache)
 {
 	free(cache->memory);
-	*cache = (struct cache){0};
+	*cache = (struct cache){.line = &empty_line};
 }
 
 void

@@ -38,7 +38,7 @@ struct cache_line {
 };
 
 struct cache {
-	unsigned char *memory; /* index and ring: one allocation */
+	unsigned char *memory; /* index and ring: one allocation; NULL: no cache, one empty line */
 	struct cache_line *line;
 	uint32_t line_mask;
 	unsigned char *ring;
@@ -91,8 +91,6 @@ cache_way_of(struct cache *cache, uint32_t tag, const void *key, uint32_t key_le
 static inline struct cache_entry *
 cache_find(struct cache *cache, const struct hash *hash, const void *key, uint32_t key_len)
 {
-	if (!cache->memory)
-		return NULL;
 	uint64_t *way = cache_way_of(cache, hash_cache_tag(hash), key, key_len);
 	if (!way)
 		return NULL;

@@ -84,22 +84,25 @@ begin_slowly(struct rkv_session *s)
 	}
 }
 
-/* From idle to busy. */
+/* From idle to busy: the start word is most often what this session left there. */
 static inline void
 session_begin(struct rkv_session *s)
 {
 	if (s->is_held)
 		return;
-	uint64_t idle = start_make(START_IDLE, 0);
-	uint64_t stamp = newest_stamp(s);
-	if (atomic_compare_exchange_strong_explicit(&s->port.start_word, &idle,
-						    start_make(START_BUSY, stamp),
-						    memory_order_seq_cst, memory_order_relaxed)) {
-		s->is_held = true;
-		publish_newest(s, stamp);
-	} else {
+	uint64_t word = atomic_load_explicit(&s->start_left, memory_order_relaxed);
+	bool is_idle = word == start_make(START_IDLE, 0);
+	uint64_t stamp = is_idle ? newest_stamp(s) : start_stamp(word);
+	if (!atomic_compare_exchange_strong_explicit(&s->port.start_word, &word,
+						     start_make(START_BUSY, stamp),
+						     memory_order_seq_cst, memory_order_relaxed)) {
 		begin_slowly(s);
+		return;
 	}
+	s->is_held = true;
+	s->published = stamp;
+	if (is_idle)
+		publish_newest(s, stamp);
 }
 
 /* The smallest start of what is not known to have completed. */
@@ -130,10 +133,10 @@ republish(struct rkv_session *s)
 static inline void
 let_go(struct rkv_session *s)
 {
-	uint64_t start = UINT64_MAX;
+	uint64_t word = start_make(START_IDLE, 0);
 	if (s->n_held || s->alloc.job != JOB_NONE)
-		start = smallest_start(s);
-	uint64_t word = start == UINT64_MAX ? start_make(START_IDLE, 0) : start_make(START_MARKS, start);
+		word = start_make(START_MARKS, smallest_start(s));
+	atomic_store_explicit(&s->start_left, word, memory_order_relaxed);
 	atomic_store_explicit(&s->port.start_word, word, memory_order_release);
 }
 

@@ -75,6 +75,7 @@ struct rkv_session {
 	uint32_t n_pumps; /* since the last look at the clock */
 	uint64_t stamp_seen; /* newest stamp at the last look at the clock */
 	uint64_t published;  /* the start in the start word */
+	_Atomic uint64_t start_left; /* the start word as it was left: a hint, the CAS decides */
 	uint64_t reap_stamp; /* when all maps may be read again */
 
 	struct arena arena;

@@ -176,8 +176,8 @@ world_open(const struct world_shape *shape)
 	assert_int_equal(shm_open_fabric(&inner), 0);
 	assert_int_equal(fault_open(inner, &w->fab), 0);
 	hook_fabric(w);
-	assert_int_equal(
-		fab_region_open(w->fab, &w->server.offer, shm_deadline_ns(), &w->region), 0);
+	assert_int_equal(fab_region_open(w->fab, &w->server.offer, shm_deadline_ns(), &w->region),
+			 0);
 	start_client(w, shape ? shape->cache_bytes : common_shape.cache_bytes);
 	return w;
 }
@@ -288,7 +288,8 @@ control_forget(struct rkv_client *client, struct rkv_session *session)
 }
 
 void
-control_leave(struct rkv_client *client, uint64_t connection, uint32_t session_slot, uint32_t serial)
+control_leave(struct rkv_client *client, uint64_t connection, uint32_t session_slot,
+	      uint32_t serial)
 {
 	struct world *w = (struct world *)(void *)((char *)client - offsetof(struct world, client));
 	(void)connection;

@@ -49,7 +49,7 @@ struct world {
 
 	/* The server's side of links */
 	enum world_relink relink;
-	bool is_down; /* nobody serves links */
+	bool is_down;       /* nobody serves links */
 	int connect_status; /* last failure of a connect; the session goes on waiting */
 	uint32_t n_serials;
 	uint64_t epoch;

@@ -19,9 +19,8 @@
 #include "tests/fault/harness.h"
 
 #define CHUNK_LEN 4096u
-#define PER_CHUNK (CHUNK_LEN / LIMIT_GRANULE) /* blocks of the smallest class, granules of the largest */
+#define PER_CHUNK (CHUNK_LEN / LIMIT_GRANULE) /* smallest blocks; granules of the largest */
 #define PUMPS_MAX 10000u
-#define REUSE_US (LIMIT_REUSE_NS / 1000)
 
 static struct world *
 open_small(uint64_t n_chunks)
@@ -65,7 +64,8 @@ take(struct rkv_session *s, uint32_t n_granules, struct block_ref *ret_block)
 			rc = s->memory_status;
 		}
 		if (rc == ERR_TIMEOUT)
-			fab_pause(s->client->fab, fab_now(s->client->fab) + (int64_t)LIMIT_REUSE_NS);
+			fab_pause(s->client->fab,
+				  fab_now(s->client->fab) + (int64_t)LIMIT_REUSE_NS);
 		else if (rc != 0)
 			return rc;
 	}

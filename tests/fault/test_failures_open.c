@@ -102,11 +102,65 @@ test_open(void **state)
 	assert_int_equal(server_stop(server), 0);
 }
 
+static struct server *
+start_at(const char *listen)
+{
+	const char *const args[] = {"--listen", listen, "--pool-size", "16M", NULL};
+	return server_start_with(args, NULL);
+}
+
+/*
+ * The server is killed and comes back, and the Nth call fails while the client heals: it tries again
+ * by itself, and in the end it has healed.
+ */
+static void
+run_heal(const char *listen, unsigned nth, bool *ret_was_reached)
+{
+	struct rkv_client *client;
+	struct rkv_session *session;
+	struct rkv_options options;
+	struct server *server = start_at(listen);
+	rkv_options_init(&options);
+	options.op_timeout_ms = 300;
+	options.depth = 8;
+	assert_int_equal(rkv_open(listen, &options, &client), RKV_OK);
+	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
+	assert_int_equal(use(session), RKV_OK);
+	server_kill(server);
+	server = start_at(listen);
+	sites_arm(nth);
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	int rc;
+	do {
+		rc = use(session);
+		assert_true(is_fair(rc) || rc == RKV_E_MAYBE || rc == RKV_NOT_FOUND);
+	} while (rc != 0 && proc_pause(deadline));
+	*ret_was_reached = sites_disarm() >= nth;
+	assert_int_equal(rc, RKV_OK);
+	rkv_session_close(session);
+	rkv_close(client);
+	assert_int_equal(server_stop(server), 0);
+}
+
+static void
+test_heal(void **state)
+{
+	(void)state;
+	char listen[32];
+	bool was_reached = true;
+	snprintf(listen, sizeof(listen), "127.0.0.1:%u", proc_free_port());
+	for (unsigned nth = 1; was_reached; nth++) {
+		assert_true(nth < CALLS_MAX);
+		run_heal(listen, nth, &was_reached);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_open),
+		cmocka_unit_test(test_heal),
 	};
 	memset(value, 'v', sizeof(value));
 	return cmocka_run_group_tests(tests, NULL, NULL);

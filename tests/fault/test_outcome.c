@@ -17,7 +17,6 @@
 #include "tests/fault/harness.h"
 
 #define KEY "key"
-#define OTHER_VALUE 32u /* bytes; one size class for all that these tests write */
 
 /* ---- Cutting at a CAS ---- */
 
@@ -54,7 +53,7 @@ struct cut {
 	uint64_t word;     /* and the one it puts */
 	enum plant plant;  /* what appears just before the tentative CAS */
 	bool is_planted;
-	uint64_t planted;  /* its word */
+	uint64_t planted; /* its word */
 	uint64_t planted_off;
 	uint64_t planted_epoch;
 };
@@ -119,15 +118,13 @@ struct bench {
 static void
 open_bench(struct bench *b, const char *value)
 {
-	char filler[OTHER_VALUE];
 	memset(b, 0, sizeof(*b));
 	b->w = world_open(NULL);
 	b->ours = world_session(b->w);
 	b->theirs = world_session(b->w);
 	/* Both have memory of the class at hand: no job of an allocator is in the way. */
-	snprintf(filler, sizeof(filler), "%s", "filler");
-	assert_int_equal(world_put(b->ours, "ours", filler), 0);
-	assert_int_equal(world_put(b->theirs, "theirs", filler), 0);
+	assert_int_equal(world_put(b->ours, "ours", "filler"), 0);
+	assert_int_equal(world_put(b->theirs, "theirs", "filler"), 0);
 	if (value)
 		assert_int_equal(world_put(b->ours, KEY, value), 0);
 	b->w->arg = &b->cut;
@@ -292,8 +289,8 @@ static const struct outcome outcomes[] = {
 
 	{"withdrawal, not executed", RKV_OP_PUT, NULL, PLANT_COMMITTED, CAS_REMOVE, false, NULL, 0,
 	 "v1", MARK_NO, MARK_ANY},
-	{"withdrawal, executed", RKV_OP_PUT, NULL, PLANT_COMMITTED, CAS_REMOVE, true, NULL, 0,
-	 "v1", MARK_NO, MARK_ANY},
+	{"withdrawal, executed", RKV_OP_PUT, NULL, PLANT_COMMITTED, CAS_REMOVE, true, NULL, 0, "v1",
+	 MARK_NO, MARK_ANY},
 	{"withdrawal, executed, add", RKV_OP_ADD, NULL, PLANT_COMMITTED, CAS_REMOVE, true, NULL,
 	 ERR_EXISTS, "planted", MARK_NO, MARK_ANY},
 	{"withdrawal for a rival, executed", RKV_OP_PUT, NULL, PLANT_LOWER, CAS_REMOVE, true, NULL,
@@ -311,8 +308,9 @@ check_mark(struct bench *b, uint64_t word, enum mark mark)
 		assert_int_equal(world_is_marked(b->w, word), mark == MARK_YES);
 }
 
+/* resolve_cut: the look at the slot over the new link is cut too, behind so many operations. */
 static void
-run_outcome(const struct outcome *o)
+run_outcome(const struct outcome *o, const unsigned *resolve_cut)
 {
 	struct bench b;
 	struct rkv_request r = request_of(o->op, o->op == RKV_OP_TOUCH ? NULL : "v1");
@@ -322,7 +320,10 @@ run_outcome(const struct outcome *o)
 	start_and_cut(&b, &r);
 	if (o->meanwhile)
 		o->meanwhile(&b);
+	if (resolve_cut)
+		fault_cut(b.w->fab, 1, *resolve_cut);
 	assert_int_equal(relink_and_finish(&b, &r, RELINK_SAME), o->status);
+	assert_int_equal(b.ours->n_links, resolve_cut ? 3 : 2);
 	check_mark(&b, b.cut.expected, o->old_block);
 	check_mark(&b, b.cut.word, o->new_block);
 	world_expect(b.ours, KEY, o->after);
@@ -340,7 +341,17 @@ test_same_serial(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(outcomes) / sizeof(outcomes[0]); i++)
-		run_outcome(&outcomes[i]);
+		run_outcome(&outcomes[i], NULL);
+}
+
+/* The link is lost again while the operation finds out what became of it. */
+static void
+test_cut_twice(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(outcomes) / sizeof(outcomes[0]); i++)
+		for (unsigned n_ops = 0; n_ops < 2; n_ops++)
+			run_outcome(&outcomes[i], &n_ops);
 }
 
 /* The tentative CAS is in doubt and was not executed: never this block again, [I6]. */
@@ -484,6 +495,25 @@ test_hang(void **state)
 	close_bench(&b);
 }
 
+/* A session that is closed without a link: what is in flight ends by its deadline, told as it is. */
+static void
+test_close_without_link(void **state)
+{
+	(void)state;
+	struct bench b;
+	struct rkv_request r = request_of(RKV_OP_PUT, "v1"), late = request_of(RKV_OP_PUT, "v2");
+	open_bench(&b, "v0");
+	b.cut = (struct cut){.cas = CAS_UPDATE, .is_executed = true};
+	start_and_cut(&b, &r);
+	assert_int_equal(rkv_submit(b.ours, &late), 0);
+	rkv_session_close(b.ours);
+	assert_int_equal(r.status, ERR_MAYBE);
+	assert_int_equal(late.status, ERR_CONN);
+	b.w->is_down = false;
+	world_expect_cold(b.w, KEY, "v1");
+	close_bench(&b);
+}
+
 /* ---- Marks and the connection ---- */
 
 static void
@@ -585,7 +615,8 @@ prepare(struct run *run, const struct course *course, enum world_relink relink)
 {
 	struct bench *b = &run->b;
 	struct rkv_item item;
-	*b = (struct bench){.w = world_open(NULL), .cut = {.cas = CAS_NONE, .plant = course->plant}};
+	*b = (struct bench){.w = world_open(NULL),
+			    .cut = {.cas = CAS_NONE, .plant = course->plant}};
 	run->course = course;
 	fill(run->before, 'b', course->is_large);
 	fill(run->after, 'a', course->is_large);
@@ -595,8 +626,7 @@ prepare(struct run *run, const struct course *course, enum world_relink relink)
 	b->ours = world_session(b->w);
 	run->r = request_of(course->op, course->op == RKV_OP_TOUCH ? NULL : run->after);
 	if (course->is_warm) {
-		assert_int_equal(
-			rkv_get(b->ours, KEY, sizeof(KEY) - 1, run->buf, LARGE, &item), 0);
+		assert_int_equal(rkv_get(b->ours, KEY, sizeof(KEY) - 1, run->buf, LARGE, &item), 0);
 		run->r.version = item.version;
 	}
 	run->r.buf = run->buf;
@@ -720,21 +750,124 @@ test_cut_new_epoch(void **state)
 	cut_everywhere(RELINK_EPOCH);
 }
 
+/* ---- Many operations at once ---- */
+
+#define MANY 8u
+#define MANY_KEYS 3u
+
+struct many {
+	struct rkv_request r[MANY];
+	char key[MANY][8];
+	char value[MANY][8];
+	char buf[MANY][64];
+};
+
+/* Puts, adds, deletes and gets of the same few keys, all in flight together. */
+static void
+fill_many(struct many *m)
+{
+	static const enum rkv_op ops[] = {RKV_OP_PUT, RKV_OP_GET, RKV_OP_ADD,   RKV_OP_PUT,
+					  RKV_OP_PUT, RKV_OP_PUT, RKV_OP_TOUCH, RKV_OP_DELETE};
+	for (unsigned i = 0; i < MANY; i++) {
+		snprintf(m->key[i], sizeof(m->key[i]), "many%u", i % MANY_KEYS);
+		snprintf(m->value[i], sizeof(m->value[i]), "v%u", i);
+		m->r[i] = (struct rkv_request){
+			.op = ops[i],
+			.key = m->key[i],
+			.key_len = strlen(m->key[i]),
+			.value = m->value[i],
+			.value_len = 2,
+			.buf = m->buf[i],
+			.buf_len = sizeof(m->buf[i]),
+		};
+		if (ops[i] == RKV_OP_GET || ops[i] == RKV_OP_DELETE || ops[i] == RKV_OP_TOUCH)
+			m->r[i].value_len = 0;
+		m->r[i].user = NULL;
+	}
+}
+
+/* Each completes exactly once. */
+static void
+finish_many(struct world *w, struct rkv_session *s, struct many *m)
+{
+	unsigned n = 0;
+	for (unsigned i = 0; i < MANY; i++)
+		assert_int_equal(rkv_submit(s, &m->r[i]), 0);
+	assert_int_equal(rkv_submit(s, &m->r[0]), RKV_AGAIN);
+	for (unsigned k = 0; k < 1000000 && (n < MANY || s->n_in_flight); k++) {
+		struct rkv_request *done[MANY];
+		int n_done = rkv_poll(s, done, MANY, 0);
+		assert_true(n_done >= 0);
+		for (int i = 0; i < n_done; i++) {
+			assert_null(done[i]->user);
+			done[i]->user = w;
+		}
+		n += (unsigned)n_done;
+		if (n_done == 0)
+			session_wait(s);
+	}
+	assert_int_equal(n, MANY);
+}
+
+/* A key holds what one of the operations on it may have put there, or is absent. */
+static void
+check_many(struct world *w, const struct many *m)
+{
+	for (unsigned k = 0; k < MANY_KEYS; k++) {
+		struct rkv_session *s = world_session(w);
+		char got[64];
+		int rc = world_get(s, m->key[k], got);
+		bool is_plausible = rc == RKV_NOT_FOUND;
+		for (unsigned i = k; i < MANY; i += MANY_KEYS) {
+			bool writes = m->r[i].value_len && m->r[i].status != ERR_CONN &&
+				      m->r[i].status != RKV_EXISTS;
+			is_plausible |= rc == 0 && writes && strcmp(got, m->value[i]) == 0;
+		}
+		assert_true(is_plausible);
+		rkv_session_close(s);
+	}
+}
+
+static void
+test_cut_many(void **state)
+{
+	(void)state;
+	static struct many m;
+	for (unsigned relink = RELINK_SAME; relink <= RELINK_EPOCH; relink++) {
+		bool was_reached = true;
+		for (unsigned nth = 1; was_reached; nth++) {
+			for (unsigned n_ops = 0; n_ops <= 5; n_ops++) {
+				struct world *w = world_open(NULL);
+				struct rkv_session *s = world_session(w);
+				w->relink = (enum world_relink)relink;
+				fill_many(&m);
+				unsigned from = w->n_trace;
+				fault_cut(w->fab, nth, n_ops);
+				finish_many(w, s, &m);
+				was_reached = w->n_trace >= from + nth;
+				fault_cut(w->fab, 0, 0);
+				world_check(w);
+				check_many(w, &m);
+				fill_many(&m);
+				finish_many(w, s, &m);
+				world_check(w);
+				world_close(w);
+			}
+		}
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_same_serial),
-		cmocka_unit_test(test_new_block),
-		cmocka_unit_test(test_new_serial),
-		cmocka_unit_test(test_new_epoch),
-		cmocka_unit_test(test_deadline),
-		cmocka_unit_test(test_deadline_never_sent),
-		cmocka_unit_test(test_hang),
-		cmocka_unit_test(test_lost_mark),
-		cmocka_unit_test(test_cut_same_serial),
-		cmocka_unit_test(test_cut_new_serial),
-		cmocka_unit_test(test_cut_new_epoch),
+		cmocka_unit_test(test_same_serial),         cmocka_unit_test(test_cut_twice),
+		cmocka_unit_test(test_new_block),           cmocka_unit_test(test_new_serial),
+		cmocka_unit_test(test_new_epoch),           cmocka_unit_test(test_deadline),
+		cmocka_unit_test(test_deadline_never_sent), cmocka_unit_test(test_hang),
+		cmocka_unit_test(test_close_without_link),  cmocka_unit_test(test_lost_mark),
+		cmocka_unit_test(test_cut_same_serial),     cmocka_unit_test(test_cut_new_serial),
+		cmocka_unit_test(test_cut_new_epoch),       cmocka_unit_test(test_cut_many),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

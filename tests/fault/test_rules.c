@@ -127,8 +127,8 @@ test_old_word_of_another(void **state)
 	world_twin(w, KEY, &number, twin);
 	assert_int_equal(world_put(s, KEY, "v0"), 0);
 	uint64_t word = *world_word(w, world_find(w, KEY));
-	assert_int_equal(
-		world_block(w, slot_block_off(word), slot_tag(word), twin, "theirs", 0), word);
+	assert_int_equal(world_block(w, slot_block_off(word), slot_tag(word), twin, "theirs", 0),
+			 word);
 	world_stamp(w, WORLD_STAMP + LIMIT_WORD_STAMPS + 1, 0);
 	assert_int_equal(world_put(s, KEY, "v1"), 0);
 	world_expect_cold(w, twin, "theirs");
@@ -623,20 +623,13 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_old_word),
-		cmocka_unit_test(test_old_word_of_another),
-		cmocka_unit_test(test_invalid_block),
-		cmocka_unit_test(test_block_lands_late),
-		cmocka_unit_test(test_collisions),
-		cmocka_unit_test(test_out_of_range),
-		cmocka_unit_test(test_higher_rival),
-		cmocka_unit_test(test_lower_rival),
-		cmocka_unit_test(test_lower_rival_goes),
-		cmocka_unit_test(test_twin_rival),
-		cmocka_unit_test(test_committed_rival),
-		cmocka_unit_test(test_invalid_rival),
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_index_full),
+		cmocka_unit_test(test_old_word),         cmocka_unit_test(test_old_word_of_another),
+		cmocka_unit_test(test_invalid_block),    cmocka_unit_test(test_block_lands_late),
+		cmocka_unit_test(test_collisions),       cmocka_unit_test(test_out_of_range),
+		cmocka_unit_test(test_higher_rival),     cmocka_unit_test(test_lower_rival),
+		cmocka_unit_test(test_lower_rival_goes), cmocka_unit_test(test_twin_rival),
+		cmocka_unit_test(test_committed_rival),  cmocka_unit_test(test_invalid_rival),
+		cmocka_unit_test(test_killed),           cmocka_unit_test(test_index_full),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,12 +9,17 @@ LIMIT_100=800 # instructions for a value of 100 bytes
 command -v valgrind >/dev/null || skip_all "valgrind is not installed"
 start_server --pool-size 16M
 
+n_keys=0
+
 # counted VALUE_LEN N: instructions inside rkv_get of N calls
 counted()
 {
+	local key
+	n_keys=$((n_keys + 1))
+	key=$(printf 'key%05d%08d' "$2" "$RANDOM$n_keys")
 	valgrind --tool=callgrind --collect-atstart=no --toggle-collect=rkv_get \
 		--callgrind-out-file="$DIR/callgrind" \
-		"$RKV_BUILD/tests/proc/warm_get" "$SERVER" "$1" "$2" 2>&1 |
+		"$RKV_BUILD/tests/proc/warm_get" "$SERVER" "$1" "$2" "${key:0:16}" 2>&1 |
 		sed -n 's/.*Collected : *//p'
 }
 

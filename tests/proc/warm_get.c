@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One key, one session, N warm GETs: what test_instructions.sh counts the instructions of.
- * Usage: warm_get SERVER VALUE_LEN N
+ * The key is new, so that no mark is out and nothing wakes the control thread.
+ * Usage: warm_get SERVER VALUE_LEN N KEY (of 16 bytes)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +10,10 @@
 
 #include "client/include/rkv.h"
 
-static const char key[] = "key0000000000001";
-#define KEY_LEN (sizeof(key) - 1)
+#define KEY_LEN 16u
 
 static int
-get_often(struct rkv_session *session, char *buf, size_t len, int n)
+get_often(struct rkv_session *session, const char *key, char *buf, size_t len, int n)
 {
 	struct rkv_item item;
 	for (int i = 0; i < n; i++) {
@@ -27,8 +27,9 @@ get_often(struct rkv_session *session, char *buf, size_t len, int n)
 int
 main(int argc, char **argv)
 {
-	if (argc != 4)
+	if (argc != 5 || strlen(argv[4]) != KEY_LEN)
 		return 2;
+	const char *key = argv[4];
 	size_t len = strtoul(argv[2], NULL, 10);
 	char *buf = malloc(len);
 	struct rkv_client *client = NULL;
@@ -39,7 +40,7 @@ main(int argc, char **argv)
 	memset(buf, 'v', len);
 	if (rkv_put(session, key, KEY_LEN, buf, len, NULL, NULL))
 		goto out;
-	rc = get_often(session, buf, len, atoi(argv[3]));
+	rc = get_often(session, key, buf, len, atoi(argv[3]));
 out:
 	rkv_session_close(session);
 	rkv_close(client);

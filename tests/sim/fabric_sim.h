@@ -204,6 +204,10 @@ void sim_shrink(const struct sim_case *c, const struct sim_config *config, unsig
 void sim_print_replay(FILE *to, const struct sim_case *c, const struct sim_config *config,
 		      const struct sim_result *result);
 
+/* Shrinks a failing run and prints, as comments of TAP, what failed and the line that replays it. */
+void sim_report(FILE *to, const struct sim_case *c, const struct sim_config *config,
+		struct sim_result *result);
+
 /* If RKV_SIM is set: replays that run, prints what came out, returns true (*ret_status: exit). */
 bool sim_replay(const struct sim_case *cases, unsigned n, int *ret_status);
 

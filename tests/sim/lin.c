@@ -38,7 +38,6 @@
  */
 #include "tests/sim/lin.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,10 +111,10 @@ enum {
 struct term {
 	uint64_t id;
 	uint32_t until;    /* events before this number may mention the term */
-	uint32_t wanted;   /* the last invocation of an operation that finds it current */
+	uint32_t wanted;   /* the last invocation of one that finds it current; foreseen */
 	uint32_t n_makers; /* writes that can make it current */
 	bool seen;         /* versions: it was found current, or an open cas might find it so */
-	uint32_t value;    /* versions: the value that a get finds with it, or TERM_NONE */
+	uint32_t value;    /* versions: the value that a get finds with it; foreseen */
 	uint32_t orphan;   /* versions: the cost bit "a write has taken it", or NO_BIT */
 };
 
@@ -376,7 +375,8 @@ struct item {
 	uint32_t value; /* terms */
 	uint32_t version;
 	uint32_t expected;
-	uint32_t bit; /* in the whole bit string, duties first */
+	uint32_t bit;     /* in the whole bit string, duties first */
+	uint32_t invoked; /* event */
 };
 
 struct event {
@@ -402,9 +402,7 @@ struct search {
 	struct terms versions;
 	uint32_t *orphans; /* versions to be taken by writes that do not know theirs */
 	uint32_t n_orphans;
-	uint32_t
-		n_wild_orphans; /* those of which it is not known with which value they were seen */
-	bool foresight;         /* drop at once what a later answer is going to rule out */
+	uint32_t n_wild_orphans; /* those whose value is not foreseen */
 
 	struct pool now;   /* configurations before the event, and those being made at an answer */
 	struct pool after; /* those that placed the operation that answers */
@@ -527,8 +525,6 @@ config_absorb(const struct search *s, uint64_t *config)
 static bool
 leaves_wanted(const struct search *s, uint64_t from, uint64_t to)
 {
-	if (!s->foresight)
-		return false;
 	return (STATE_VALUE(from) != STATE_VALUE(to) &&
 		term_wanted(&s->values, STATE_VALUE(from), s->event)) ||
 	       (STATE_VERSION(from) != STATE_VERSION(to) &&
@@ -573,7 +569,7 @@ write_place_unknown(struct search *s, size_t from, const struct item *item)
 
 		if (version->until <= s->event ||
 		    bit_test(pool_at(&s->now, from), version->orphan) ||
-		    (s->foresight && version->value != TERM_NONE && version->value != value))
+		    (version->value != TERM_NONE && version->value != value))
 			continue;
 		s->report->n_steps++;
 		ret = write_place(s, from, item, s->orphans[i], version->orphan);
@@ -603,8 +599,7 @@ static int
 open_class(const struct search *s, const struct item *item)
 {
 	enum lin_kind kind = item->op->kind;
-	uint32_t n_choices = s->foresight ? s->n_wild_orphans : s->n_orphans;
-	bool chooses = item->version == TERM_NONE && (kind == LIN_TOUCH || n_choices);
+	bool chooses = item->version == TERM_NONE && (kind == LIN_TOUCH || s->n_wild_orphans);
 
 	if (kind == LIN_DELETE)
 		return LIN_DELETE;
@@ -687,35 +682,6 @@ invoke(struct search *s, uint32_t index)
 	}
 }
 
-static void
-report_blocked(const struct search *s, const struct item *item, size_t n_before)
-{
-	struct lin_report *report = s->report;
-	size_t i, k;
-
-	report->reason = LIN_REASON_PLACE;
-	report->n_states = 0;
-	for (i = 0; i < n_before && report->n_states < LIN_REPORT_STATES; i++) {
-		uint64_t exact = pool_at(&s->now, i)[WORD_EXACT];
-		uint32_t version = STATE_VERSION(exact);
-		struct lin_state *state = &report->states[report->n_states];
-
-		for (k = 0; k < i && pool_at(&s->now, k)[WORD_EXACT] != exact; k++)
-			;
-		if (k < i)
-			continue;
-		*state = (struct lin_state){.present = STATE_VALUE(exact) != TERM_NONE};
-		if (state->present)
-			state->value = term_at(&s->values, STATE_VALUE(exact))->id;
-		state->version_known = state->present && version >= TERM_FIRST;
-		if (state->version_known)
-			state->version = term_at(&s->versions, version)->id;
-		report->n_states++;
-	}
-	report->key = item->op->key;
-	report->window_begin = s->window_begin;
-}
-
 /* Keeps a configuration that placed the operation, whose bit is free again. */
 static int
 config_keep(struct search *s, size_t from, uint32_t bit)
@@ -759,69 +725,167 @@ static int
 answer(struct search *s, uint32_t index)
 {
 	const struct item *item = &s->items[index];
-	size_t n_before = s->now.n;
 	struct pool swap;
 	int ret = place(s, item);
 
 	if (s->report->n_configs_max < s->now.n)
 		s->report->n_configs_max = s->now.n;
-	if (ret == 0 && s->after.n == 0) {
-		report_blocked(s, item, n_before);
-		ret = LIN_BAD;
-	}
 	if (ret != 0)
-		s->report->op = index;
+		return ret;
 	list_remove(item->role == ROLE_WRITE ? &s->writes : &s->reads, index);
 	swap = s->now;
 	s->now = s->after;
 	s->after = swap;
-	return ret;
+	return s->now.n ? 0 : LIN_BAD;
 }
 
+static void
+foresee_find(struct search *s, const struct item *item)
+{
+	enum lin_kind kind = item->op->kind;
+
+	if (item->op->result != LIN_DONE)
+		return;
+	if (kind == LIN_CAS)
+		term_want(&s->versions, item->expected, item->invoked);
+	if (kind != LIN_GET)
+		return;
+	term_want(&s->values, item->value, item->invoked);
+	if (item->version != TERM_NONE) {
+		term_want(&s->versions, item->version, item->invoked);
+		term_at(&s->versions, item->version)->value = item->value;
+	}
+}
+
+/* Notes what the operations that answer up to and at the horizon are going to find. */
+static void
+foresee(struct search *s, uint32_t horizon)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->values.n; i++)
+		s->values.terms[i].wanted = 0;
+	for (i = 0; i < s->versions.n; i++) {
+		s->versions.terms[i].wanted = 0;
+		s->versions.terms[i].value = TERM_NONE;
+	}
+	for (i = 0; i <= horizon; i++)
+		if (s->events[i].answer)
+			foresee_find(s, &s->items[s->events[i].item]);
+	s->n_wild_orphans = 0;
+	for (i = 0; i < s->n_orphans; i++)
+		s->n_wild_orphans += term_at(&s->versions, s->orphans[i])->value == TERM_NONE;
+}
+
+/*
+ * Walks the events up to and with the horizon: 0, or LIN_BAD, LIN_UNDECIDED, ERR_NOMEM at s->event.
+ */
 static int
-search_run(struct search *s)
+search_run(struct search *s, uint32_t horizon)
 {
 	int ret;
 
+	foresee(s, horizon);
 	s->writes.n = s->reads.n = s->opens.n = 0;
+	s->event = 0;
 	pool_clear(&s->now);
 	memset(s->scratch, 0, s->now.stride * sizeof(*s->scratch));
 	ret = pool_insert(&s->now, s->scratch);
-	for (s->event = 0; s->event < s->n_events && ret == 0; s->event++) {
+	while (ret == 0) {
 		const struct event *event = &s->events[s->event];
 
 		if (event->answer)
 			ret = answer(s, event->item);
 		else
 			invoke(s, event->item);
+		if (ret == 0 && s->event++ == horizon)
+			break;
 	}
 	return ret;
 }
 
-/*
- * Foresight finds a contradiction before the answer that completes it. If there is one, a second
- * search, without foresight, names that answer; should it meet a bound, the first one's stands.
- */
-static int
-search_twice(struct search *s)
+static void
+report_states(const struct search *s)
 {
-	struct lin_report first;
+	struct lin_report *report = s->report;
+	size_t i, k;
+
+	report->n_states = 0;
+	for (i = 0; i < s->now.n && report->n_states < LIN_REPORT_STATES; i++) {
+		uint64_t exact = pool_at(&s->now, i)[WORD_EXACT];
+		uint32_t version = STATE_VERSION(exact);
+		struct lin_state *state = &report->states[report->n_states];
+
+		for (k = 0; k < i && pool_at(&s->now, k)[WORD_EXACT] != exact; k++)
+			;
+		if (k < i)
+			continue;
+		*state = (struct lin_state){.present = STATE_VALUE(exact) != TERM_NONE};
+		if (state->present)
+			state->value = term_at(&s->values, STATE_VALUE(exact))->id;
+		state->version_known = state->present && version >= TERM_FIRST;
+		if (state->version_known)
+			state->version = term_at(&s->versions, version)->id;
+		report->n_states++;
+	}
+}
+
+/* The shortest horizon with a contradiction, which was found at s->event under the longest one. */
+static int
+find_first(struct search *s, uint32_t *ret_first)
+{
+	uint32_t good = s->event - 1, bad = s->n_events - 1, step = 1, horizon;
 	int ret;
 
-	s->foresight = true;
-	ret = search_run(s);
-	if (ret != LIN_BAD)
-		return ret;
-	first = *s->report;
-	s->foresight = false;
-	ret = search_run(s);
-	assert(ret != LIN_OK);
-	if (ret == LIN_UNDECIDED) {
-		first.n_steps = s->report->n_steps;
-		first.n_configs_max = s->report->n_configs_max;
-		*s->report = first;
+	while (bad - good > 1) {
+		horizon = good + (step < bad - good ? step : (bad - good) / 2);
+		ret = search_run(s, horizon);
+		if (ret != 0 && ret != LIN_BAD)
+			return ret;
+		if (ret == LIN_BAD)
+			bad = horizon;
+		else
+			good = horizon;
+		step = ret == LIN_BAD ? UINT32_MAX : 2 * step; /* near, if not far */
 	}
+	*ret_first = bad;
+	return 0;
+}
+
+/*
+ * Foresight finds a contradiction before the answer that completes it. Names that answer, and what
+ * is left under the horizon before it. If a bound is met, the answer at hand has to do.
+ */
+static int
+explain(struct search *s)
+{
+	uint32_t first = s->event;
+	int ret;
+
+	s->report->op = s->events[first].item;
+	s->report->window_begin = s->window_begin;
+	ret = find_first(s, &first);
+	if (ret == 0)
+		ret = search_run(s, first - 1);
+	if (ret == 0) {
+		s->report->op = s->events[first].item;
+		s->report->window_begin = s->window_begin;
+		report_states(s);
+	}
+	s->report->reason = LIN_REASON_PLACE;
 	return ret < 0 ? ret : LIN_BAD;
+}
+
+static int
+search(struct search *s)
+{
+	int ret = search_run(s, s->n_events - 1);
+
+	if (ret == LIN_BAD)
+		return explain(s);
+	if (ret == LIN_UNDECIDED)
+		s->report->op = s->events[s->event].item;
+	return ret;
 }
 
 /* ---- Preparing it ---- */
@@ -893,25 +957,18 @@ make_terms(struct search *s)
 	}
 }
 
-/* What an operation that is invoked at an event says about the terms to come. */
+/* What an operation that is invoked can do to the terms. */
 static void
-announce(struct search *s, const struct item *item, uint32_t event)
+announce(struct search *s, const struct item *item)
 {
-	bool makes_version = item->role != ROLE_READ && item->version != TERM_NONE;
 	enum lin_kind kind = item->op->kind;
 
-	if (item->role != ROLE_READ && kind != LIN_TOUCH && kind != LIN_DELETE)
-		term_at(&s->values, item->value)->n_makers++;
-	if (makes_version && kind != LIN_DELETE)
-		term_at(&s->versions, item->version)->n_makers++;
-	if (item->op->result != LIN_DONE)
+	if (item->role == ROLE_READ || kind == LIN_DELETE)
 		return;
-	if (kind == LIN_GET)
-		term_want(&s->values, item->value, event);
-	if (kind == LIN_GET && item->version != TERM_NONE)
-		term_want(&s->versions, item->version, event);
-	if (kind == LIN_CAS)
-		term_want(&s->versions, item->expected, event);
+	if (kind != LIN_TOUCH)
+		term_at(&s->values, item->value)->n_makers++;
+	if (item->version != TERM_NONE)
+		term_at(&s->versions, item->version)->n_makers++;
 }
 
 /* What an operation, whose answer is the event before `until`, says about its terms. */
@@ -930,7 +987,6 @@ mention(struct search *s, const struct item *item, uint32_t until)
 		if (item->version != TERM_NONE) {
 			term_mention(&s->versions, item->version, until);
 			term_at(&s->versions, item->version)->seen = true;
-			term_at(&s->versions, item->version)->value = item->value;
 		}
 	}
 }
@@ -941,22 +997,22 @@ make_mentions(struct search *s)
 	uint32_t i;
 
 	for (i = 0; i < s->n_events; i++) {
-		const struct item *item = &s->items[s->events[i].item];
+		struct item *item = &s->items[s->events[i].item];
 
-		if (!s->events[i].answer)
-			announce(s, item, i);
+		if (s->events[i].answer) {
+			mention(s, item, i + 1);
+			continue;
+		}
+		item->invoked = i;
+		announce(s, item);
 		if (item->role == ROLE_OPEN)
 			mention(s, item, FOREVER);
-		else if (s->events[i].answer)
-			mention(s, item, i + 1);
 	}
 	for (i = 0; i < s->versions.n; i++) {
 		const struct term *version = &s->versions.terms[i];
 
-		if (!version->seen || version->n_makers || version->id == 0)
-			continue;
-		s->orphans[s->n_orphans++] = TERM_FIRST + i;
-		s->n_wild_orphans += version->value == TERM_NONE;
+		if (version->seen && !version->n_makers && version->id != 0)
+			s->orphans[s->n_orphans++] = TERM_FIRST + i;
 	}
 }
 
@@ -1055,7 +1111,7 @@ check_key(const struct lin_op **ops, size_t n, const struct lin_options *options
 	if (ret == 0)
 		ret = pool_grow(&s.after);
 	if (ret == 0)
-		ret = search_twice(&s);
+		ret = search(&s);
 done:
 	search_fini(&s);
 	return ret;

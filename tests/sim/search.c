@@ -7,6 +7,8 @@
 
 #include "tests/sim/sim_internal.h"
 
+#define REPORT_RUNS_MAX 2000u /* that a failing run is shrunk with */
+
 struct sim_config
 sim_config_exhaustive(enum profile profile)
 {
@@ -239,6 +241,16 @@ sim_print_replay(FILE *to, const struct sim_case *c, const struct sim_config *co
 			config->sched.horizon);
 	else
 		fprintf(to, " sched=picks picks=%s\"\n", result->picks ? result->picks : "");
+}
+
+void
+sim_report(FILE *to, const struct sim_case *c, const struct sim_config *config,
+	   struct sim_result *result)
+{
+	sim_shrink(c, config, REPORT_RUNS_MAX, result);
+	fprintf(to, "# %s: %s, after %" PRIu64 " steps\n# ", c->name, result->text,
+		result->n_steps);
+	sim_print_replay(to, c, config, result);
 }
 
 static bool

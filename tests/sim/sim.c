@@ -371,8 +371,8 @@ pick(struct sim *sim)
 }
 
 /*
- * What happens next: a step, a leap of the clock, or nothing. Exhaustive runs keep a trail of it, so
- * that the next run need not ask again what can happen up to where it takes another way.
+ * What happens next: a step, a leap of the clock, or nothing. Exhaustive runs keep a trail of it,
+ * so that the next run need not ask again what can happen up to where it takes another way.
  */
 static struct model_choice
 next_choice(struct sim *sim, bool with_coroutines)

@@ -189,7 +189,7 @@ pass_message(struct sim *sim, void *arg)
 	sim_run(sim);
 }
 
-/* A PUT has returned, somebody is told and reads the slot: with or without the READ behind the CAS. */
+/* A PUT has returned, somebody is told and reads the slot; with the READ behind the CAS or not. */
 static void
 put_and_tell(void *arg)
 {
@@ -254,8 +254,12 @@ static void
 print_failure(const struct sim_case *c, const struct sim_config *config,
 	      const struct sim_result *result)
 {
-	print_message("# %s: %s\n# ", c->name, result->text);
-	sim_print_replay(stdout, c, config, result);
+	struct sim_result shrunk = *result;
+
+	shrunk.picks = strdup(result->picks);
+	assert_non_null(shrunk.picks);
+	sim_report(stdout, c, config, &shrunk);
+	sim_result_clear(&shrunk);
 }
 
 /* eager: cards in bit 0, clients in bit 1; the verdicts are the same, the states are not. */
