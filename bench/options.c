@@ -25,7 +25,7 @@ static const char help[] =
 	"caches):\n"
 	"  --load               store the records\n"
 	"  --run                run the workload on records that are there\n"
-	"  --server HOST:PORT   default localhost:7440\n"
+	"  --server HOST:PORT   default $RKV_SERVER, else localhost:7440\n"
 	"\n"
 	"The workload:\n"
 	"  --workload LETTER    a: 50 % read, 50 % update      b: 95 % read, 5 % update\n"
@@ -246,9 +246,10 @@ static void
 set_defaults(struct options *options)
 {
 	struct rkv_options library;
+	const char *server = getenv("RKV_SERVER");
 	rkv_options_init(&library);
 	*options = (struct options){
-		.server = "localhost:7440",
+		.server = server && *server ? server : "localhost:7440",
 		.mix = workload_find('a'),
 		.n_records = 1000,
 		.n_operations = 1000,

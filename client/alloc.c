@@ -30,10 +30,12 @@
 
 #include "client/session.h"
 #include "common/err.h"
+#include "proto/wire.h"
 
 #define REAP_SOME 4u
 #define READY_TRIES 4u
-#define CLAIM_RATHER_THAN_WAIT 4u /* chunks of a class, below which waiting for T_Q is not worth it */
+#define PLENTY_BLOCKS 4096u
+#define PLENTY_BYTES (UINT64_C(8) << 20)
 #define FOREIGN_PAUSE_NS INT64_C(1000000000)
 
 enum block_state { BLOCK_FREE = 0, BLOCK_USED = 1, BLOCK_RESTING = 2, BLOCK_WAITING = 3 };
@@ -370,13 +372,25 @@ take_ready(struct rkv_session *s, uint32_t class_id, struct block_ref *ret_block
 	return false;
 }
 
-static uint32_t
-chunks_of_class(const struct alloc *a, uint32_t class_id)
+/*
+ * Is it better to wait for T_Q than to claim another chunk? Yes, with so much memory of the class that
+ * a session cannot use it up within T_Q, and where chunks are short.
+ */
+static bool
+rather_waits(const struct rkv_session *s, uint32_t class_id)
 {
-	uint32_t n = 0;
-	for (uint32_t i = 0; i < a->n_own; i++)
-		n += a->own[i]->class_id == class_id;
-	return n;
+	const struct alloc *a = &s->alloc;
+	uint64_t n_blocks = 0, n_bytes = 0;
+	if (atomic_load_explicit(&s->client->stamps.flags, memory_order_relaxed) &
+	    WIRE_STAMP_CHUNKS_SHORT)
+		return true;
+	for (uint32_t i = 0; i < a->n_own; i++) {
+		if (a->own[i]->class_id != class_id)
+			continue;
+		n_blocks += a->own[i]->n_blocks;
+		n_bytes += s->link.layout.chunk_size;
+	}
+	return n_blocks >= PLENTY_BLOCKS || n_bytes >= PLENTY_BYTES;
 }
 
 /* When is the freed block at the head of the first ready chunk old enough? 0: it waits for more. */
@@ -385,7 +399,7 @@ ready_wake_ns(struct rkv_session *s, uint32_t class_id)
 {
 	const struct chunk *c = s->alloc.ready[class_id];
 	if (!c || !c->ring_n || c->ring[c->ring_head].mark > s->n_marks_done ||
-	    chunks_of_class(&s->alloc, class_id) < CLAIM_RATHER_THAN_WAIT)
+	    !rather_waits(s, class_id))
 		return 0;
 	return fab_now(s->link.fab) + (int64_t)LIMIT_REUSE_NS;
 }

@@ -85,6 +85,7 @@ check_options(const struct rkv_client *client)
 		{"op_timeout_ms", o->op_timeout_ms, 1, UINT32_MAX},
 		{"depth", o->depth, 1, LIMIT_DEPTH_MAX},
 		{"log_level", o->log_level, RKV_LOG_ERROR, RKV_LOG_DEBUG},
+		{"strict_insert", o->strict_insert, 0, 1},
 		{"cache_bytes", o->cache_bytes, 0, BYTES_MAX},
 		{"arena_bytes", o->arena_bytes, 0, BYTES_MAX},
 	};

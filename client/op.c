@@ -809,6 +809,17 @@ rival_killed(struct rkv_session *s, struct op *op)
 	mutate_run(s, op);
 }
 
+/*
+ * Two inserters that miss each other are the store-buffering pattern. The READ of the own slot between
+ * the CAS and the READs of the buckets rules that out where atomics of one device are executed one at a
+ * time; where they are only ordered for each word, the READs have to wait for it, [I1].
+ */
+static bool
+is_strict(const struct rkv_session *s)
+{
+	return s->client->options.strict_insert;
+}
+
 /* [I1] Both buckets have landed and the key is absent. */
 static void
 insert_post(struct rkv_session *s, struct op *op)
@@ -830,7 +841,8 @@ insert_post(struct rkv_session *s, struct op *op)
 		return;
 	batch_cas(s, op, op->own.off, op->own.word, slot_with_state(op->new_word, SLOT_TENTATIVE));
 	batch_read_slot(s, op, op->own.off);
-	batch_read_buckets(s, op);
+	if (!is_strict(s))
+		batch_read_buckets(s, op);
 	op->posted_ns = fab_now(s->link.fab);
 	post(s, op, STEP_TENTATIVE, PENDING_TENTATIVE);
 }
@@ -853,6 +865,14 @@ start_over(struct rkv_session *s, struct op *op)
 		mutate_run(s, op);
 }
 
+/* Looks at the buckets again, the own tentative word in place. */
+static void
+recheck_post(struct rkv_session *s, struct op *op)
+{
+	batch_read_buckets(s, op);
+	post(s, op, STEP_RECHECKED, PENDING_NO);
+}
+
 static void examine(struct rkv_session *s, struct op *op);
 
 static void
@@ -861,7 +881,7 @@ tentative_landed(struct rkv_session *s, struct op *op)
 	op->rtt_ns = fab_now(s->link.fab) - op->posted_ns;
 	if (op->scratch->old != op->own.word) {
 		cas_lost(op); /* somebody took the slot; the buckets behind the CAS are fresh */
-		find_again(op, FIND_LOOK_LANDED);
+		find_again(op, is_strict(s) ? FIND_LOOK : FIND_LOOK_LANDED);
 		if (try_again(s, op))
 			mutate_run(s, op);
 		return;
@@ -871,6 +891,10 @@ tentative_landed(struct rkv_session *s, struct op *op)
 		return;
 	}
 	op->has_tentative = true;
+	if (is_strict(s)) {
+		recheck_post(s, op);
+		return;
+	}
 	collect(op, true);
 	examine(s, op);
 }
@@ -895,14 +919,6 @@ examine(struct rkv_session *s, struct op *op)
 	op->entry = op->candidate[op->next_candidate];
 	if (batch_read_block(s, op))
 		post(s, op, STEP_CANDIDATE, PENDING_NO);
-}
-
-/* Looks at the buckets again, the own tentative word in place. */
-static void
-recheck_post(struct rkv_session *s, struct op *op)
-{
-	batch_read_buckets(s, op);
-	post(s, op, STEP_RECHECKED, PENDING_NO);
 }
 
 static void

@@ -28,7 +28,8 @@ g++|rkv.h as C++|have g++
 clang|second compiler|have clang
 clang-format|layout of sources|have clang-format
 strace|system calls of a session|have strace
-valgrind|instructions of an operation|have valgrind'
+valgrind|instructions of an operation|have valgrind
+spin|checks models of the protocol|have spin'
 
 # The lines of the groups whose condition does not hold.
 missing()

@@ -76,6 +76,8 @@ struct rkv_options {
 	uint32_t log_level;          /* lines above it are dropped; default RKV_LOG_WARN */
 	size_t cache_bytes;          /* location cache of a session; 0: none; default 16 MiB */
 	size_t arena_bytes;          /* registered memory of a session; 0: chosen by chunk size */
+	uint32_t strict_insert;      /* 1: INSERT waits once more, for devices whose atomics of
+				      * different words pass each other (proto/ORDERING.md, [I1]); default 0 */
 	rkv_log_fn log;              /* called from any thread of the library; default NULL */
 	void *log_arg;
 };
@@ -144,14 +146,14 @@ RKV_API int rkv_get(struct rkv_session *session, const void *key, size_t key_len
 /*
  * Stores a value, whether the key is there or not; the last writer wins. options NULL: no ttl, flags
  * 0. An empty value (value NULL, value_len 0) is a value. ret_version may be NULL.
- * Cost: 1 round trip warm, 3 cold, 3 for a new key.
+ * Cost: 1 round trip warm, 3 cold, 3 for a new key (4 with strict_insert).
  * RKV_AGAIN. Failures: TIMEOUT, MAYBE, NO_SPACE, INDEX_FULL, TOO_BIG, CONN, INVALID.
  */
 RKV_API int rkv_put(struct rkv_session *session, const void *key, size_t key_len,
 		    const void *value, size_t value_len, const struct rkv_put_options *options,
 		    uint64_t *ret_version);
 
-/* As rkv_put, if the key is absent; else RKV_EXISTS. Cost: 3 round trips. */
+/* As rkv_put, if the key is absent (3 round trips); else RKV_EXISTS (1 warm, 2 cold). */
 RKV_API int rkv_add(struct rkv_session *session, const void *key, size_t key_len,
 		    const void *value, size_t value_len, const struct rkv_put_options *options,
 		    uint64_t *ret_version);

@@ -105,7 +105,7 @@ draw(struct fab *fab)
 /* ---- The world ---- */
 
 static const struct world_shape common_shape = {
-	.n_groups = 8, .chunk_size = 8192, .n_chunks = 24, .cache_bytes = 65536};
+	.n_groups = 8, .chunk_size = 8192, .n_chunks = 24, .cache_bytes = 65536, .has_spare = true};
 
 static void
 plan(struct world *w, const struct world_shape *shape)
@@ -117,6 +117,7 @@ plan(struct world *w, const struct world_shape *shape)
 		.hash_seed = 42,
 		.formatted_s = FORMATTED_S,
 	};
+	w->has_spare = shape->has_spare;
 	w->layout.region_len = layout_round_up(layout_place(&w->layout), LAYOUT_PAGE);
 }
 
@@ -127,6 +128,9 @@ world_format(struct world *w)
 	memset(w->base, 0, w->layout.region_len);
 	sb->epoch = w->epoch;
 	layout_to_superblock(&w->layout, sb);
+	if (w->has_spare)
+		*world_word(w, layout_desc_off(&w->layout, w->layout.n_chunks - 1)) =
+			chunk_make(CHUNK_OWNED, 0, CHUNK_OWNER_MAX, 1);
 }
 
 static void
@@ -202,8 +206,9 @@ world_close(struct world *w)
 
 /* ---- In the place of client/control.c ---- */
 
-void
-world_orphan(struct world *w, uint32_t session_slot)
+/* The session is over: its chunks are anybody's, [DEAD]. */
+static void
+orphan(struct world *w, uint32_t session_slot)
 {
 	for (uint64_t i = 0; i < w->layout.n_chunks; i++) {
 		uint64_t *desc = world_word(w, layout_desc_off(&w->layout, i));
@@ -223,7 +228,7 @@ name_session(struct world *w, struct rkv_session *s, struct link *link)
 		return;
 	}
 	if (!is_new && w->relink == RELINK_SERIAL)
-		world_orphan(w, s->port.session_slot);
+		orphan(w, s->port.session_slot);
 	if (!is_new && w->relink == RELINK_EPOCH && s->port.former_epoch == w->epoch) {
 		w->epoch++;
 		world_format(w);
@@ -244,11 +249,11 @@ serve(struct world *w, struct rkv_session *s)
 		.layout = w->layout,
 		.joined_stamp = atomic_load(&w->client.stamps.newest),
 	};
-	w->connect_status = fab_connect(w->region, DEPTH + 16, shm_deadline_ns(), &link.ep);
-	if (w->connect_status && s->port.former_serial)
-		return;
-	if (w->connect_status) {
-		s->port.refused = w->connect_status;
+	int rc = fab_connect(w->region, DEPTH + 16, shm_deadline_ns(), &link.ep);
+	if (rc && s->port.former_serial)
+		return; /* the session goes on waiting */
+	if (rc) {
+		s->port.refused = rc;
 		atomic_store(&s->port.state, LINK_REFUSED);
 		return;
 	}
@@ -295,8 +300,7 @@ control_leave(struct rkv_client *client, uint64_t connection, uint32_t session_s
 	(void)connection;
 	if (serial == 0)
 		return;
-	w->n_left++;
-	world_orphan(w, session_slot);
+	orphan(w, session_slot);
 }
 
 void
@@ -522,8 +526,7 @@ uint64_t
 world_spare(struct world *w, unsigned i)
 {
 	uint64_t last = w->layout.n_chunks - 1;
-	*world_word(w, layout_desc_off(&w->layout, last)) =
-		chunk_make(CHUNK_OWNED, 0, CHUNK_OWNER_MAX, 1);
+	assert_true(w->has_spare);
 	return layout_chunk_off(&w->layout, last) + (uint64_t)i * LIMIT_GRANULE;
 }
 

@@ -40,6 +40,7 @@ struct world {
 	struct shm_server server;
 	unsigned char *base; /* the region, as the server sees it */
 	struct layout layout;
+	bool has_spare;
 	struct fab_driver driver; /* that of fabric_fault, with our hooks in front */
 	const struct fab_driver *fault_driver;
 	struct fab *fab;
@@ -49,12 +50,10 @@ struct world {
 
 	/* The server's side of links */
 	enum world_relink relink;
-	bool is_down;       /* nobody serves links */
-	int connect_status; /* last failure of a connect; the session goes on waiting */
+	bool is_down; /* nobody serves links */
 	uint32_t n_serials;
 	uint64_t epoch;
 	unsigned n_wakes;
-	unsigned n_left;
 	unsigned n_links;
 
 	_Atomic int64_t now_ns;
@@ -75,6 +74,7 @@ struct world_shape {
 	uint64_t chunk_size;
 	uint64_t n_chunks;
 	size_t cache_bytes;
+	bool has_spare; /* the last chunk is the test's, for blocks made by hand */
 };
 
 /* A world that stands, with stamps at WORLD_STAMP; one at a time. shape NULL: a common one. */
@@ -93,9 +93,6 @@ int world_session_try(struct world *w, struct rkv_session **ret_session);
 
 /* Serves what sessions want, if links may be had. */
 void world_serve(struct world *w);
-
-/* Another life of the server for the session that comes next: see enum world_relink. */
-void world_orphan(struct world *w, uint32_t session_slot);
 
 /* ---- Stamps ---- */
 
@@ -133,7 +130,7 @@ unsigned world_count(struct world *w, const char *key, enum slot_state state);
 uint64_t world_block(struct world *w, uint64_t block_off, uint32_t tag, const char *key,
 		     const char *value, uint64_t prev);
 
-/* A block offset in the last chunk, which belongs to nobody: the i-th granule. */
+/* A block offset in the chunk that is the test's: the i-th granule. */
 uint64_t world_spare(struct world *w, unsigned i);
 
 /*

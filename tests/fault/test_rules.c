@@ -22,7 +22,7 @@
 
 /* One group: every key has the same two buckets, which share their overflow bucket. */
 static const struct world_shape one_group = {
-	.n_groups = 1, .chunk_size = 8192, .n_chunks = 24, .cache_bytes = 65536};
+	.n_groups = 1, .chunk_size = 8192, .n_chunks = 24, .cache_bytes = 65536, .has_spare = true};
 
 static struct rkv_put_options
 soon(void)

@@ -167,7 +167,8 @@ call(struct rkv_session *s, struct rkv_request *r)
 		r->status = rkv_replace(s, r->key, r->key_len, r->value, r->value_len, o, v);
 		return;
 	case RKV_OP_CAS:
-		r->status = rkv_cas(s, r->key, r->key_len, r->value, r->value_len, r->version, o, v);
+		r->status =
+			rkv_cas(s, r->key, r->key_len, r->value, r->value_len, r->version, o, v);
 		return;
 	case RKV_OP_DELETE:
 		r->status = rkv_delete(s, r->key, r->key_len);

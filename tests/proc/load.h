@@ -68,7 +68,7 @@ struct load {
 	uint64_t n_outcomes;
 	uint64_t n_again;
 	uint64_t n_failed;
-	uint64_t n_bad; /* what must not be; each is printed to standard error */
+	uint64_t n_bad;                  /* what must not be; each is printed to standard error */
 	uint64_t version[LOAD_KEYS_MAX]; /* seen last */
 };
 

@@ -76,7 +76,8 @@ pthread_mutex_lock(pthread_mutex_t *mutex)
 {
 	static int (*_Atomic next)(pthread_mutex_t *);
 	if (!next)
-		next = (int (*)(pthread_mutex_t *))(uintptr_t)dlsym(RTLD_NEXT, "pthread_mutex_lock");
+		next = (int (*)(pthread_mutex_t *))(uintptr_t)dlsym(RTLD_NEXT,
+								    "pthread_mutex_lock");
 	n_locks += is_watched;
 	return next(mutex);
 }
@@ -268,7 +269,8 @@ test_replace(void **state)
 	put(other, key);
 	for (int warm = 0; warm < 2; warm++) {
 		begin();
-		assert_int_equal(rkv_replace(session, key, 7, value, VALUE_LEN, NULL, NULL), RKV_OK);
+		assert_int_equal(rkv_replace(session, key, 7, value, VALUE_LEN, NULL, NULL),
+				 RKV_OK);
 		assert_cost_after_look(RKV_OP_REPLACE, key, warm);
 	}
 	begin();
@@ -286,8 +288,9 @@ test_cas(void **state)
 	assert_int_equal(rkv_put(other, key, 3, value, VALUE_LEN, NULL, &version), RKV_OK);
 	for (int warm = 0; warm < 2; warm++) {
 		begin();
-		assert_int_equal(rkv_cas(session, key, 3, value, VALUE_LEN, version, NULL, &version),
-				 RKV_OK);
+		assert_int_equal(
+			rkv_cas(session, key, 3, value, VALUE_LEN, version, NULL, &version),
+			RKV_OK);
 		assert_cost_after_look(RKV_OP_CAS, key, warm);
 	}
 	begin();

@@ -220,10 +220,8 @@ test_restart_server(void **state)
 		kill_server();
 		start_server(port);
 		/* The very first look is already at the new life. */
-		struct rkv_request r = {.op = RKV_OP_GET,
-					.key = "old-0",
-					.key_len = 5,
-					.user = &(unsigned){0}};
+		struct rkv_request r = {
+			.op = RKV_OP_GET, .key = "old-0", .key_len = 5, .user = &(unsigned){0}};
 		assert_int_equal(rkv_submit(session, &r), RKV_OK);
 		struct rkv_request *done[64];
 		for (unsigned n = 0; n < IN_FLIGHT + 1;) {
@@ -391,8 +389,7 @@ proxy_main(void *arg)
 static void
 proxy_start(void)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET,
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof(at);
 	memset(&proxy, 0, sizeof(proxy));
 	proxy.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -475,8 +472,9 @@ static void
 test_cut_under_load(void **state)
 {
 	struct rkv_client *client, *direct;
-	struct load loads[2] = {{.n_keys = 8, .writer = 1, .random = 1, .depth = 8, .may_fail = true},
-				{.n_keys = 8, .writer = 2, .random = 2}};
+	struct load loads[2] = {
+		{.n_keys = 8, .writer = 1, .random = 1, .depth = 8, .may_fail = true},
+		{.n_keys = 8, .writer = 2, .random = 2}};
 	pthread_t threads[2];
 	struct rkv_stats_values stats;
 	(void)state;

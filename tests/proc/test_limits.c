@@ -70,31 +70,36 @@ struct text {
 	size_t len;
 };
 
-#define TEXT(literal) {literal, sizeof(literal) - 1}
+#define TEXT(literal)                                                                              \
+	{                                                                                          \
+		literal, sizeof(literal) - 1                                                       \
+	}
 
 /* Keys that differ only where C strings would not see it, or in their length. */
 static void
 test_keys_are_bytes(void **state)
 {
-	static const struct text keys[] = {TEXT("\0"),         TEXT("\0\0"),     TEXT("\0\0\0"),
-					   TEXT("a"),          TEXT("a\0"),      TEXT("a\0b"),
-					   TEXT("a\0c"),       TEXT("\xff"),     TEXT("\xff\xff"),
-					   TEXT("\xff\0\xff"), TEXT("\n"),       TEXT("a\0b\0c\0d"),
+	static const struct text keys[] = {TEXT("\0"),         TEXT("\0\0"),    TEXT("\0\0\0"),
+					   TEXT("a"),          TEXT("a\0"),     TEXT("a\0b"),
+					   TEXT("a\0c"),       TEXT("\xff"),    TEXT("\xff\xff"),
+					   TEXT("\xff\0\xff"), TEXT("\n"),      TEXT("a\0b\0c\0d"),
 					   TEXT("a\0b\0c\0e"), TEXT("key/\xc3")};
 	size_t n = sizeof(keys) / sizeof(keys[0]);
 	(void)state;
 	for (size_t i = 0; i < n; i++)
-		assert_int_equal(rkv_add(session, keys[i].bytes, keys[i].len, &i, sizeof(i), NULL,
-					 NULL),
-				 RKV_OK);
+		assert_int_equal(
+			rkv_add(session, keys[i].bytes, keys[i].len, &i, sizeof(i), NULL, NULL),
+			RKV_OK);
 	for (size_t i = 0; i < n; i++) {
 		size_t got = n;
 		assert_int_equal(
-			rkv_get(session, keys[i].bytes, keys[i].len, &got, sizeof(got), NULL), RKV_OK);
+			rkv_get(session, keys[i].bytes, keys[i].len, &got, sizeof(got), NULL),
+			RKV_OK);
 		assert_int_equal(got, i);
 		assert_int_equal(rkv_delete(session, keys[i].bytes, keys[i].len), RKV_OK);
-		assert_int_equal(rkv_get(session, keys[i].bytes, keys[i].len, &got, sizeof(got), NULL),
-				 RKV_NOT_FOUND);
+		assert_int_equal(
+			rkv_get(session, keys[i].bytes, keys[i].len, &got, sizeof(got), NULL),
+			RKV_NOT_FOUND);
 	}
 }
 
@@ -130,9 +135,9 @@ assert_key_refused(const void *key, size_t key_len, int status)
 	assert_int_equal(rkv_touch(session, key, key_len, 1, NULL), status);
 }
 
-static const size_t huge[] = {(size_t)INT32_MAX,  (size_t)INT32_MAX + 1, (size_t)UINT32_MAX,
+static const size_t huge[] = {(size_t)INT32_MAX,      (size_t)INT32_MAX + 1,  (size_t)UINT32_MAX,
 			      (size_t)UINT32_MAX + 1, (size_t)UINT32_MAX + 2, (size_t)INT64_MAX,
-			      SIZE_MAX - 64,      SIZE_MAX - 1,          SIZE_MAX};
+			      SIZE_MAX - 64,          SIZE_MAX - 1,           SIZE_MAX};
 
 static void
 test_keys_refused(void **state)
@@ -179,8 +184,8 @@ value_max(size_t key_len)
 static void
 test_values(void **state)
 {
-	static const uint32_t lens[] = {0,  1,    7,    8,    9,    63,   64,   65,    100,
-				      1000, 1900, 2000, 2047, 2048, 2049, 4096, 20000, 60000};
+	static const uint32_t lens[] = {0,    1,    7,    8,    9,    63,   64,   65,    100,
+					1000, 1900, 2000, 2047, 2048, 2049, 4096, 20000, 60000};
 	unsigned char *key = pattern(1024, 9);
 	(void)state;
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
@@ -246,7 +251,8 @@ test_buffer_too_small(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
 		size_t len = lens[i];
-		unsigned char *value = pattern(len, 3), *buf = pattern(len, 4), *same = pattern(len, 4);
+		unsigned char *value = pattern(len, 3), *buf = pattern(len, 4),
+			      *same = pattern(len, 4);
 		struct rkv_item item = {0};
 		assert_int_equal(rkv_put(session, "small", 5, value, len, NULL, NULL), RKV_OK);
 		assert_int_equal(rkv_get(session, "small", 5, buf, len - 1, &item),

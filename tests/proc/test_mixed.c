@@ -125,7 +125,8 @@ run_process(void *arg)
 		workers[i] = (struct worker){.number = first + i};
 		/* In every second process the sessions share a client. */
 		if (i == 0 || first % 4 == 0)
-			load_require(rkv_open(server->address, &options, &workers[i].client) == RKV_OK);
+			load_require(rkv_open(server->address, &options, &workers[i].client) ==
+				     RKV_OK);
 		else
 			workers[i].client = workers[0].client;
 		load_require(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
@@ -207,8 +208,7 @@ test_mixed(void **state)
 	while (proc_pause(deadline));
 	print_message("# %llu rounds, %llu done, %llu times AGAIN, up to %llu blocks resting\n",
 		      (unsigned long long)shared->round, (unsigned long long)shared->n_done,
-		      (unsigned long long)shared->n_again,
-		      (unsigned long long)shared->resting_max);
+		      (unsigned long long)shared->n_again, (unsigned long long)shared->resting_max);
 	if (LIMIT_TAG_BITS < 12)
 		assert_true(shared->resting_max > 0);
 	lin_history_free(history);

@@ -6,6 +6,8 @@
 
 #include "tests/sim/sim_internal.h"
 
+#define PAUSE_NS 1000000 /* the longest fab_pause */
+
 static struct sim_fab *
 fab_of(struct fab *fab)
 {
@@ -479,6 +481,16 @@ wait_for(struct fab_endpoint *endpoint, int64_t until_ns)
 	sim_give_way(ep->sim, CO_WAITING, ep, until_ns);
 }
 
+/* Who waits for something that no endpoint tells of looks again now and then. */
+static void
+pause_until(struct fab *fab, int64_t until_ns)
+{
+	struct sim *sim = fab_of(fab)->sim;
+	int64_t latest_ns = sim->now_ns + PAUSE_NS;
+
+	sim_give_way(sim, CO_WAITING, NULL, until_ns < latest_ns ? until_ns : latest_ns);
+}
+
 /* ---- Clock and randomness ---- */
 
 static int64_t
@@ -525,6 +537,7 @@ const struct fab_driver sim_driver = {
 	.post_quiet = post_quiet,
 	.poll = poll_some,
 	.wait = wait_for,
+	.pause = pause_until,
 	.now = now,
 	.rand = draw,
 	.close = close_fab,

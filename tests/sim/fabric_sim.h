@@ -204,7 +204,7 @@ void sim_shrink(const struct sim_case *c, const struct sim_config *config, unsig
 void sim_print_replay(FILE *to, const struct sim_case *c, const struct sim_config *config,
 		      const struct sim_result *result);
 
-/* Shrinks a failing run and prints, as comments of TAP, what failed and the line that replays it. */
+/* Shrinks a failing run and prints, as TAP comments, what failed and the line that replays it. */
 void sim_report(FILE *to, const struct sim_case *c, const struct sim_config *config,
 		struct sim_result *result);
 

@@ -38,6 +38,7 @@
  */
 #include "tests/sim/lin.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,10 +112,10 @@ enum {
 struct term {
 	uint64_t id;
 	uint32_t until;    /* events before this number may mention the term */
-	uint32_t wanted;   /* the last invocation of one that finds it current; foreseen */
+	uint32_t wanted;   /* the last invocation of one that finds it current */
 	uint32_t n_makers; /* writes that can make it current */
 	bool seen;         /* versions: it was found current, or an open cas might find it so */
-	uint32_t value;    /* versions: the value that a get finds with it; foreseen */
+	uint32_t value;    /* versions: the value that a get finds with it, or TERM_NONE */
 	uint32_t orphan;   /* versions: the cost bit "a write has taken it", or NO_BIT */
 };
 
@@ -363,6 +364,8 @@ pool_insert(struct pool *pool, const uint64_t *config)
 
 /* ---- The search over one key ---- */
 
+#define EXPLAIN_STEPS (UINT64_C(1) << 25) /* some seconds */
+
 enum role {
 	ROLE_WRITE, /* done, and changes the state; its bit is a duty: placed */
 	ROLE_READ,  /* answered, and changes nothing; its bit is a cost: not yet placed */
@@ -375,8 +378,7 @@ struct item {
 	uint32_t value; /* terms */
 	uint32_t version;
 	uint32_t expected;
-	uint32_t bit;     /* in the whole bit string, duties first */
-	uint32_t invoked; /* event */
+	uint32_t bit; /* in the whole bit string, duties first */
 };
 
 struct event {
@@ -402,7 +404,8 @@ struct search {
 	struct terms versions;
 	uint32_t *orphans; /* versions to be taken by writes that do not know theirs */
 	uint32_t n_orphans;
-	uint32_t n_wild_orphans; /* those whose value is not foreseen */
+	uint32_t n_wild_orphans; /* those that no get finds */
+	bool foresight;          /* drop what a later answer is going to rule out */
 
 	struct pool now;   /* configurations before the event, and those being made at an answer */
 	struct pool after; /* those that placed the operation that answers */
@@ -525,6 +528,8 @@ config_absorb(const struct search *s, uint64_t *config)
 static bool
 leaves_wanted(const struct search *s, uint64_t from, uint64_t to)
 {
+	if (!s->foresight)
+		return false;
 	return (STATE_VALUE(from) != STATE_VALUE(to) &&
 		term_wanted(&s->values, STATE_VALUE(from), s->event)) ||
 	       (STATE_VERSION(from) != STATE_VERSION(to) &&
@@ -569,7 +574,7 @@ write_place_unknown(struct search *s, size_t from, const struct item *item)
 
 		if (version->until <= s->event ||
 		    bit_test(pool_at(&s->now, from), version->orphan) ||
-		    (version->value != TERM_NONE && version->value != value))
+		    (s->foresight && version->value != TERM_NONE && version->value != value))
 			continue;
 		s->report->n_steps++;
 		ret = write_place(s, from, item, s->orphans[i], version->orphan);
@@ -599,7 +604,8 @@ static int
 open_class(const struct search *s, const struct item *item)
 {
 	enum lin_kind kind = item->op->kind;
-	bool chooses = item->version == TERM_NONE && (kind == LIN_TOUCH || s->n_wild_orphans);
+	uint32_t n_choices = s->foresight ? s->n_wild_orphans : s->n_orphans;
+	bool chooses = item->version == TERM_NONE && (kind == LIN_TOUCH || n_choices);
 
 	if (kind == LIN_DELETE)
 		return LIN_DELETE;
@@ -720,98 +726,15 @@ place(struct search *s, const struct item *item)
 	return ret;
 }
 
-/* 0, LIN_BAD, LIN_UNDECIDED, ERR_NOMEM. */
-static int
-answer(struct search *s, uint32_t index)
-{
-	const struct item *item = &s->items[index];
-	struct pool swap;
-	int ret = place(s, item);
-
-	if (s->report->n_configs_max < s->now.n)
-		s->report->n_configs_max = s->now.n;
-	if (ret != 0)
-		return ret;
-	list_remove(item->role == ROLE_WRITE ? &s->writes : &s->reads, index);
-	swap = s->now;
-	s->now = s->after;
-	s->after = swap;
-	return s->now.n ? 0 : LIN_BAD;
-}
-
+/* Reports the states of the first n configurations: those that were there before the answer. */
 static void
-foresee_find(struct search *s, const struct item *item)
-{
-	enum lin_kind kind = item->op->kind;
-
-	if (item->op->result != LIN_DONE)
-		return;
-	if (kind == LIN_CAS)
-		term_want(&s->versions, item->expected, item->invoked);
-	if (kind != LIN_GET)
-		return;
-	term_want(&s->values, item->value, item->invoked);
-	if (item->version != TERM_NONE) {
-		term_want(&s->versions, item->version, item->invoked);
-		term_at(&s->versions, item->version)->value = item->value;
-	}
-}
-
-/* Notes what the operations that answer up to and at the horizon are going to find. */
-static void
-foresee(struct search *s, uint32_t horizon)
-{
-	uint32_t i;
-
-	for (i = 0; i < s->values.n; i++)
-		s->values.terms[i].wanted = 0;
-	for (i = 0; i < s->versions.n; i++) {
-		s->versions.terms[i].wanted = 0;
-		s->versions.terms[i].value = TERM_NONE;
-	}
-	for (i = 0; i <= horizon; i++)
-		if (s->events[i].answer)
-			foresee_find(s, &s->items[s->events[i].item]);
-	s->n_wild_orphans = 0;
-	for (i = 0; i < s->n_orphans; i++)
-		s->n_wild_orphans += term_at(&s->versions, s->orphans[i])->value == TERM_NONE;
-}
-
-/*
- * Walks the events up to and with the horizon: 0, or LIN_BAD, LIN_UNDECIDED, ERR_NOMEM at s->event.
- */
-static int
-search_run(struct search *s, uint32_t horizon)
-{
-	int ret;
-
-	foresee(s, horizon);
-	s->writes.n = s->reads.n = s->opens.n = 0;
-	s->event = 0;
-	pool_clear(&s->now);
-	memset(s->scratch, 0, s->now.stride * sizeof(*s->scratch));
-	ret = pool_insert(&s->now, s->scratch);
-	while (ret == 0) {
-		const struct event *event = &s->events[s->event];
-
-		if (event->answer)
-			ret = answer(s, event->item);
-		else
-			invoke(s, event->item);
-		if (ret == 0 && s->event++ == horizon)
-			break;
-	}
-	return ret;
-}
-
-static void
-report_states(const struct search *s)
+report_states(const struct search *s, size_t n)
 {
 	struct lin_report *report = s->report;
 	size_t i, k;
 
 	report->n_states = 0;
-	for (i = 0; i < s->now.n && report->n_states < LIN_REPORT_STATES; i++) {
+	for (i = 0; i < n && report->n_states < LIN_REPORT_STATES; i++) {
 		uint64_t exact = pool_at(&s->now, i)[WORD_EXACT];
 		uint32_t version = STATE_VERSION(exact);
 		struct lin_state *state = &report->states[report->n_states];
@@ -830,62 +753,82 @@ report_states(const struct search *s)
 	}
 }
 
-/* The shortest horizon with a contradiction, which was found at s->event under the longest one. */
+/* 0, LIN_BAD, LIN_UNDECIDED, ERR_NOMEM. */
 static int
-find_first(struct search *s, uint32_t *ret_first)
+answer(struct search *s, uint32_t index)
 {
-	uint32_t good = s->event - 1, bad = s->n_events - 1, step = 1, horizon;
-	int ret;
+	const struct item *item = &s->items[index];
+	size_t n_before = s->now.n;
+	struct pool swap;
+	int ret = place(s, item);
 
-	while (bad - good > 1) {
-		horizon = good + (step < bad - good ? step : (bad - good) / 2);
-		ret = search_run(s, horizon);
-		if (ret != 0 && ret != LIN_BAD)
-			return ret;
-		if (ret == LIN_BAD)
-			bad = horizon;
-		else
-			good = horizon;
-		step = ret == LIN_BAD ? UINT32_MAX : 2 * step; /* near, if not far */
+	if (s->report->n_configs_max < s->now.n)
+		s->report->n_configs_max = s->now.n;
+	if (ret != 0)
+		return ret;
+	if (s->after.n == 0) {
+		s->report->reason = LIN_REASON_PLACE;
+		s->report->window_begin = s->window_begin;
+		report_states(s, n_before);
+		return LIN_BAD;
 	}
-	*ret_first = bad;
+	list_remove(item->role == ROLE_WRITE ? &s->writes : &s->reads, index);
+	swap = s->now;
+	s->now = s->after;
+	s->after = swap;
 	return 0;
 }
 
-/*
- * Foresight finds a contradiction before the answer that completes it. Names that answer, and what
- * is left under the horizon before it. If a bound is met, the answer at hand has to do.
- */
+/* Walks all events: 0, or LIN_BAD, LIN_UNDECIDED, ERR_NOMEM at s->event. */
 static int
-explain(struct search *s)
+search_run(struct search *s, bool foresight)
 {
-	uint32_t first = s->event;
 	int ret;
 
-	s->report->op = s->events[first].item;
-	s->report->window_begin = s->window_begin;
-	ret = find_first(s, &first);
-	if (ret == 0)
-		ret = search_run(s, first - 1);
-	if (ret == 0) {
-		s->report->op = s->events[first].item;
-		s->report->window_begin = s->window_begin;
-		report_states(s);
+	s->foresight = foresight;
+	s->writes.n = s->reads.n = s->opens.n = 0;
+	pool_clear(&s->now);
+	memset(s->scratch, 0, s->now.stride * sizeof(*s->scratch));
+	ret = pool_insert(&s->now, s->scratch);
+	for (s->event = 0; ret == 0 && s->event < s->n_events; s->event++) {
+		const struct event *event = &s->events[s->event];
+
+		if (!event->answer) {
+			invoke(s, event->item);
+			continue;
+		}
+		ret = answer(s, event->item);
+		if (ret != 0)
+			s->report->op = event->item;
 	}
-	s->report->reason = LIN_REASON_PLACE;
-	return ret < 0 ? ret : LIN_BAD;
+	return ret;
 }
 
+/*
+ * Foresight finds a contradiction before the answer that completes it. If there is one, a second
+ * search, without foresight, names that answer, unless it takes too much effort.
+ */
 static int
 search(struct search *s)
 {
-	int ret = search_run(s, s->n_events - 1);
+	struct lin_options options = *s->options;
+	struct lin_report first;
+	int ret = search_run(s, true);
 
-	if (ret == LIN_BAD)
-		return explain(s);
+	if (ret != LIN_BAD)
+		return ret;
+	s->report->reason = LIN_REASON_AHEAD;
+	first = *s->report;
+	if (options.max_steps > first.n_steps + EXPLAIN_STEPS)
+		options.max_steps = first.n_steps + EXPLAIN_STEPS;
+	s->options = &options;
+	ret = search_run(s, false);
+	assert(ret != LIN_OK);
+	first.n_steps = s->report->n_steps;
+	first.n_configs_max = s->report->n_configs_max;
 	if (ret == LIN_UNDECIDED)
-		s->report->op = s->events[s->event].item;
-	return ret;
+		*s->report = first;
+	return ret < 0 ? ret : LIN_BAD;
 }
 
 /* ---- Preparing it ---- */
@@ -957,18 +900,26 @@ make_terms(struct search *s)
 	}
 }
 
-/* What an operation that is invoked can do to the terms. */
+/* What the invocation of an operation says about the terms. */
 static void
-announce(struct search *s, const struct item *item)
+announce(struct search *s, const struct item *item, uint32_t event)
 {
+	bool makes = item->role != ROLE_READ && item->op->kind != LIN_DELETE;
+	bool finds = item->op->result == LIN_DONE;
 	enum lin_kind kind = item->op->kind;
 
-	if (item->role == ROLE_READ || kind == LIN_DELETE)
-		return;
-	if (kind != LIN_TOUCH)
+	if (makes && kind != LIN_TOUCH)
 		term_at(&s->values, item->value)->n_makers++;
-	if (item->version != TERM_NONE)
+	if (makes && item->version != TERM_NONE)
 		term_at(&s->versions, item->version)->n_makers++;
+	if (finds && kind == LIN_CAS)
+		term_want(&s->versions, item->expected, event);
+	if (finds && kind == LIN_GET)
+		term_want(&s->values, item->value, event);
+	if (finds && kind == LIN_GET && item->version != TERM_NONE) {
+		term_want(&s->versions, item->version, event);
+		term_at(&s->versions, item->version)->value = item->value;
+	}
 }
 
 /* What an operation, whose answer is the event before `until`, says about its terms. */
@@ -997,22 +948,22 @@ make_mentions(struct search *s)
 	uint32_t i;
 
 	for (i = 0; i < s->n_events; i++) {
-		struct item *item = &s->items[s->events[i].item];
+		const struct item *item = &s->items[s->events[i].item];
 
-		if (s->events[i].answer) {
-			mention(s, item, i + 1);
-			continue;
-		}
-		item->invoked = i;
-		announce(s, item);
+		if (!s->events[i].answer)
+			announce(s, item, i);
 		if (item->role == ROLE_OPEN)
 			mention(s, item, FOREVER);
+		else if (s->events[i].answer)
+			mention(s, item, i + 1);
 	}
 	for (i = 0; i < s->versions.n; i++) {
 		const struct term *version = &s->versions.terms[i];
 
-		if (version->seen && !version->n_makers && version->id != 0)
-			s->orphans[s->n_orphans++] = TERM_FIRST + i;
+		if (!version->seen || version->n_makers || version->id == 0)
+			continue;
+		s->orphans[s->n_orphans++] = TERM_FIRST + i;
+		s->n_wild_orphans += version->value == TERM_NONE;
 	}
 }
 
@@ -1249,7 +1200,9 @@ lin_check(const struct lin_history *history, const struct lin_options *options,
 	size_t i, n = 0;
 	int ret;
 
-	if (history->n_ops > INT32_MAX)
+	if (!options)
+		options = &defaults;
+	if (history->n_ops > INT32_MAX || options->max_configs - 1 > INT32_MAX - 1)
 		return ERR_INVALID;
 	ops = calloc(history->n_ops + 1, sizeof(*ops));
 	if (!ops)
@@ -1263,7 +1216,7 @@ lin_check(const struct lin_history *history, const struct lin_options *options,
 			ops[n++] = &history->ops[i];
 	}
 	report.n_ops = n;
-	ret = check_keys(history, ops, n, options ? options : &defaults, &report);
+	ret = check_keys(history, ops, n, options, &report);
 	if (ret == LIN_OK || ret == LIN_UNDECIDED)
 		ret = check_versions(history, ops, n, &report) == LIN_BAD ? LIN_BAD : ret;
 	free(ops);
@@ -1313,6 +1266,7 @@ dump_reason(const struct lin_report *report, FILE *out)
 	static const char *const reasons[] = {
 		"is linearisable",
 		"cannot be placed: no order explains its answer",
+		"leaves no order that explains the answers after it",
 		"was given a version that another write has",
 		"is where the search gave up: max_configs",
 		"is where the search gave up: max_steps",

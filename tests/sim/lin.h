@@ -81,13 +81,14 @@ enum lin_result lin_result_of_status(int status);
 
 /* Both bounds are about effort, not about what counts as right. */
 struct lin_options {
-	size_t max_configs; /* held at once for one key: bounds memory; default 2^18 */
+	size_t max_configs; /* held at once for one key: bounds memory; 1..2^31-1, default 2^18 */
 	uint64_t max_steps; /* moves tried in all: bounds time; default 2^30 */
 };
 
 enum lin_reason {
 	LIN_REASON_NONE = 0,
 	LIN_REASON_PLACE,         /* no order explains the answer of this operation */
+	LIN_REASON_AHEAD,         /* no order explains it and later answers */
 	LIN_REASON_VERSION_TWICE, /* another write was given the same version */
 	LIN_REASON_CONFIGS,       /* undecided: max_configs */
 	LIN_REASON_STEPS          /* undecided: max_steps */
@@ -104,8 +105,9 @@ struct lin_state {
 #define LIN_REPORT_STATES 8
 
 /*
- * BAD names the first answer that has no explanation: up to it, the history is linearisable; with
- * it, it is not. If several keys are bad, the earliest answer is taken.
+ * BAD names the first answer that has no explanation (PLACE): up to it, the history is
+ * linearisable; with it, it is not. If finding it takes too much effort, an earlier one is named
+ * (AHEAD). If several keys are bad, the earliest answer is taken.
  */
 struct lin_report {
 	enum lin_reason reason;
@@ -127,7 +129,7 @@ struct lin_report {
 
 /*
  * LIN_OK, LIN_BAD or LIN_UNDECIDED. options NULL: the defaults. Failures: ERR_NOMEM; ERR_INVALID (a
- * kind or result out of range, an answer before its question, 2^31 operations).
+ * kind, result or bound out of range, an answer before its question, 2^31 operations).
  */
 int lin_check(const struct lin_history *history, const struct lin_options *options,
 	      struct lin_report *ret_report);

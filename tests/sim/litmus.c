@@ -9,7 +9,7 @@
 
 #define STORES_MAX (2 * LITMUS_STATEMENTS) /* a fenced post takes two places */
 
-enum { STEP_DRAIN = STEP_USER, STEP_STATEMENT };
+enum { STEP_DRAIN = MODEL_STEP_USER, STEP_STATEMENT };
 
 /* In a store buffer: a store, or a post with the values it had when it was made. */
 struct stored {

@@ -255,7 +255,7 @@ model_post(struct model *m, unsigned qp_number, struct model_wr *wr)
 void
 model_run_whole(struct model *m, unsigned qp_number)
 {
-	struct model_choice choice = {.kind = STEP_WHOLE, .qp = (uint16_t)qp_number};
+	struct model_choice choice = {.kind = MODEL_STEP_WHOLE, .qp = (uint16_t)qp_number};
 
 	while (m->qps[qp_number].n_pipe)
 		model_step(m, &choice);

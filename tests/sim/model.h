@@ -41,7 +41,7 @@ struct model_piece {
 	uint64_t remote;
 	uint64_t local;
 	uint16_t len;
-	bool held; /* data is what was sampled; before that, what a guarded source must still hold */
+	bool held; /* data was sampled; before that, it is what a guarded source must hold */
 	unsigned char data[MODEL_PIECE_MAX];
 };
 
@@ -89,22 +89,22 @@ struct model_qp {
 
 /* Which step, of which queue pair, work request (or entry of a buffer) and piece. */
 enum model_step_kind {
-	STEP_COMMIT, /* wbr -> memory of the node */
-	STEP_LAND,   /* wbl -> local memory */
-	STEP_SOURCE, /* PUT: read a local piece */
-	STEP_SEND,   /* PUT: all pieces into wbr */
-	STEP_ACK,    /* PUT: completion */
-	STEP_SAMPLE, /* GET: read a remote piece */
-	STEP_REPEAT, /* GET: forget a piece, it will be read again */
-	STEP_ATOMIC, /* CAS, FAA: execute */
-	STEP_ANSWER, /* GET, CAS, FAA: result into wbl, completion */
-	STEP_UNFENCE,
-	STEP_WHOLE, /* PROFILE_SC: all of it */
-	STEP_USER,  /* and above: not the model's */
+	MODEL_STEP_COMMIT, /* wbr -> memory of the node */
+	MODEL_STEP_LAND,   /* wbl -> local memory */
+	MODEL_STEP_SOURCE, /* PUT: read a local piece */
+	MODEL_STEP_SEND,   /* PUT: all pieces into wbr */
+	MODEL_STEP_ACK,    /* PUT: completion */
+	MODEL_STEP_SAMPLE, /* GET: read a remote piece */
+	MODEL_STEP_REPEAT, /* GET: forget a piece, it will be read again */
+	MODEL_STEP_ATOMIC, /* CAS, FAA: execute */
+	MODEL_STEP_ANSWER, /* GET, CAS, FAA: result into wbl, completion */
+	MODEL_STEP_UNFENCE,
+	MODEL_STEP_WHOLE, /* PROFILE_SC: all of it */
+	MODEL_STEP_USER,  /* and above: not the model's */
 };
 
 struct model_choice {
-	uint16_t kind;  /* model_step_kind, or the user's own from STEP_USER on */
+	uint16_t kind;  /* model_step_kind, or the user's own from MODEL_STEP_USER on */
 	uint16_t actor; /* who moves; schedulers treat an actor's choices alike (sched.h) */
 	uint16_t qp;
 	uint16_t entry;

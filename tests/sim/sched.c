@@ -146,7 +146,7 @@ random_actor(struct sched *s, const struct model_choices *choices,
 		if (c->actor != last) {
 			last = c->actor;
 			n_actors++;
-			/* The k-th of k actors replaces the one picked so far with probability 1/k. */
+			/* The k-th actor replaces the one picked so far with probability 1/k. */
 			if (random_below(s, n_actors) == 0) {
 				first = i;
 				n = 0;
@@ -162,7 +162,7 @@ static bool
 is_no_commit(const struct sched *s, const struct model_choice *c)
 {
 	(void)s;
-	return c->kind != STEP_COMMIT;
+	return c->kind != MODEL_STEP_COMMIT;
 }
 
 /* Another quarter of the pipes and buffers stands still each time. */
@@ -171,7 +171,7 @@ is_not_starved(const struct sched *s, const struct model_choice *c)
 {
 	uint64_t period = model_mix(s->config.seed, s->n_steps / STARVE_STEPS);
 
-	return c->kind >= STEP_USER || model_mix(period, c->actor) % 4 != 0;
+	return c->kind >= MODEL_STEP_USER || model_mix(period, c->actor) % 4 != 0;
 }
 
 /* ---- PCT: a strict order of priorities, changed at a few random steps ---- */

@@ -7,7 +7,7 @@
 
 #include "tests/sim/sim_internal.h"
 
-enum { STEP_COROUTINE = STEP_USER, STEP_LEAP, STEP_NOTHING };
+enum { STEP_COROUTINE = MODEL_STEP_USER, STEP_LEAP, STEP_NOTHING };
 
 struct sim_config
 sim_config_default(void)

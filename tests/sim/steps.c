@@ -62,9 +62,9 @@ struct adding {
 static void
 add(const struct adding *to, enum model_step_kind kind, unsigned entry, unsigned piece)
 {
-	unsigned part = kind == STEP_COMMIT ? ACTOR_WBR
-			: kind == STEP_LAND ? ACTOR_WBL
-					    : ACTOR_PIPE;
+	unsigned part = kind == MODEL_STEP_COMMIT ? ACTOR_WBR
+			: kind == MODEL_STEP_LAND ? ACTOR_WBL
+						  : ACTOR_PIPE;
 
 	model_choice_add(to->choices, &(struct model_choice){
 					      .kind = (uint8_t)kind,
@@ -178,7 +178,7 @@ add_put(const struct adding *to, const struct model_qp *qp, unsigned e, const st
 
 	if (wr->sent) {
 		if (e == 0)
-			add(to, STEP_ACK, e, 0);
+			add(to, MODEL_STEP_ACK, e, 0);
 		return;
 	}
 	if (ahead->fence)
@@ -187,11 +187,11 @@ add_put(const struct adding *to, const struct model_qp *qp, unsigned e, const st
 		for (unsigned i = 0; i < wr->n_pieces; i++) {
 			if (!wr->piece[i].held && !(rules->sources_ordered && ahead->put_unread) &&
 			    may_read_source(rules, qp, &wr->piece[i]))
-				add(to, STEP_SOURCE, e, i);
+				add(to, MODEL_STEP_SOURCE, e, i);
 		}
 	} else if (!ahead->put && !(rules->atomic_first && ahead->atomic) &&
 		   !(rules->node_stream && !node_is_flushed(to->m, qp, qp->node))) {
-		add(to, STEP_SEND, e, 0);
+		add(to, MODEL_STEP_SEND, e, 0);
 	}
 }
 
@@ -205,13 +205,13 @@ add_get(const struct adding *to, const struct model_qp *qp, unsigned e, const st
 	for (unsigned i = 0; i < wr->n_pieces; i++) {
 		if (!wr->piece[i].held) {
 			if (may_sample && is_flushed_for(to->m, qp, &wr->piece[i]))
-				add(to, STEP_SAMPLE, e, i);
+				add(to, MODEL_STEP_SAMPLE, e, i);
 		} else if (to->m->config.repeat_reads && !wr->repeated) {
-			add(to, STEP_REPEAT, e, i);
+			add(to, MODEL_STEP_REPEAT, e, i);
 		}
 	}
 	if (e == 0 && is_held(wr))
-		add(to, STEP_ANSWER, e, 0);
+		add(to, MODEL_STEP_ANSWER, e, 0);
 }
 
 static void
@@ -224,13 +224,13 @@ add_atomic(const struct adding *to, const struct model_qp *qp, unsigned e,
 
 	if (wr->sent) {
 		if (e == 0)
-			add(to, STEP_ANSWER, e, 0);
+			add(to, MODEL_STEP_ANSWER, e, 0);
 		return;
 	}
 	flushed = rules->node_stream ? node_is_flushed(to->m, NULL, qp->node) : qp->wbr.n == 0;
 	if (!ahead->fence && !ahead->put && !(rules->atomic_first && ahead->atomic) && flushed &&
 	    unit_is_free(to->m, qp->node, wr->piece[0].remote))
-		add(to, STEP_ATOMIC, e, 0);
+		add(to, MODEL_STEP_ATOMIC, e, 0);
 }
 
 static void
@@ -248,7 +248,7 @@ add_pipe(const struct adding *to, const struct model_qp *qp)
 		else if (is_atomic(wr))
 			add_atomic(to, qp, e, &ahead);
 		else if (!ahead.asking && !ahead.fence)
-			add(to, STEP_UNFENCE, e, 0);
+			add(to, MODEL_STEP_UNFENCE, e, 0);
 		look_ahead(&ahead, wr);
 	}
 }
@@ -264,16 +264,16 @@ model_choices(const struct model *m, struct model_choices *choices)
 
 		if (rules->at_once) {
 			if (qp->n_pipe)
-				add(&to, STEP_WHOLE, 0, 0);
+				add(&to, MODEL_STEP_WHOLE, 0, 0);
 			continue;
 		}
 		for (unsigned i = 0; i < qp->wbr.n; i++) {
 			if (may_commit(rules, &qp->wbr, i))
-				add(&to, STEP_COMMIT, i, 0);
+				add(&to, MODEL_STEP_COMMIT, i, 0);
 		}
 		for (unsigned i = 0; i < qp->wbl.n; i++) {
 			if (may_land(rules, &qp->wbl, i))
-				add(&to, STEP_LAND, i, 0);
+				add(&to, MODEL_STEP_LAND, i, 0);
 		}
 		add_pipe(&to, qp);
 	}
@@ -297,14 +297,14 @@ model_is_private(const struct model *m, const struct model_choice *c)
 	const struct model_qp *qp = &m->qps[c->qp];
 
 	switch (c->kind) {
-	case STEP_SOURCE:
-	case STEP_LAND:
-	case STEP_ACK:
-	case STEP_UNFENCE:
+	case MODEL_STEP_SOURCE:
+	case MODEL_STEP_LAND:
+	case MODEL_STEP_ACK:
+	case MODEL_STEP_UNFENCE:
 		return true;
-	case STEP_SEND:
+	case MODEL_STEP_SEND:
 		return is_send_private(m, qp, c->entry);
-	case STEP_ANSWER:
+	case MODEL_STEP_ANSWER:
 		/* Once answered, a READ cannot be repeated. */
 		return qp->pipe[c->entry]->kind != MODEL_GET || qp->pipe[c->entry]->repeated ||
 		       !m->config.repeat_reads;
@@ -447,44 +447,44 @@ model_step(struct model *m, const struct model_choice *c)
 	struct model_wr *wr = c->entry < qp->n_pipe ? qp->pipe[c->entry] : NULL;
 
 	switch ((enum model_step_kind)c->kind) {
-	case STEP_COMMIT:
+	case MODEL_STEP_COMMIT:
 		model_store(m, qp->wbr.v[c->entry].addr, qp->wbr.v[c->entry].data,
 			    qp->wbr.v[c->entry].len);
 		lates_remove(&qp->wbr, c->entry);
 		break;
-	case STEP_LAND:
+	case MODEL_STEP_LAND:
 		land(m, qp, &qp->wbl.v[c->entry]);
 		lates_remove(&qp->wbl, c->entry);
 		break;
-	case STEP_SOURCE:
+	case MODEL_STEP_SOURCE:
 		read_source(m, qp, wr, &wr->piece[c->piece]);
 		break;
-	case STEP_SEND:
+	case MODEL_STEP_SEND:
 		send(qp, c->entry);
 		break;
-	case STEP_ACK:
+	case MODEL_STEP_ACK:
 		complete(qp, wr);
 		pipe_remove(qp, c->entry);
 		break;
-	case STEP_SAMPLE:
+	case MODEL_STEP_SAMPLE:
 		sample(m, &wr->piece[c->piece]);
 		break;
-	case STEP_REPEAT:
+	case MODEL_STEP_REPEAT:
 		repeat(m, qp, c->entry, c->piece);
 		break;
-	case STEP_ATOMIC:
+	case MODEL_STEP_ATOMIC:
 		step_atomic(m, qp, c->entry);
 		break;
-	case STEP_ANSWER:
+	case MODEL_STEP_ANSWER:
 		answer(qp);
 		break;
-	case STEP_UNFENCE:
+	case MODEL_STEP_UNFENCE:
 		pipe_remove(qp, c->entry);
 		break;
-	case STEP_WHOLE:
+	case MODEL_STEP_WHOLE:
 		step_whole(m, qp);
 		break;
-	case STEP_USER:
+	case MODEL_STEP_USER:
 		assert(!"not a step of the model");
 	}
 }

@@ -82,7 +82,11 @@ void store_config_print(const struct store_config *config, char ret_line[STORE_L
 bool store_run(const struct store_config *config, struct store_counts *counts, uint64_t *ret_steps,
 	       char ret_text[200]);
 
-/* Makes a failing run smaller: fewer faults, operations, clients, keys. Returns how many runs it took. */
-unsigned store_shrink(struct store_config *config, unsigned max_runs, char ret_text[200]);
+/*
+ * Makes a failing run smaller: fewer faults, operations, clients, keys. At most max_runs runs, begun
+ * within max_s seconds. Returns how many runs it took.
+ */
+unsigned store_shrink(struct store_config *config, unsigned max_runs, unsigned max_s,
+		      char ret_text[200]);
 
 #endif

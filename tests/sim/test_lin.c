@@ -1093,6 +1093,7 @@ test_keys_apart(void **state)
 static void
 test_invalid(void **state)
 {
+	struct lin_options options = {0, 1000};
 	struct lin_op op = PUT(2, 1, 1, 11);
 	struct lin_report report;
 
@@ -1109,6 +1110,7 @@ test_invalid(void **state)
 	fill(*state, &op, 0);
 	assert_good(*state, &report);
 	assert_int_equal(report.n_keys, 0);
+	assert_int_equal(lin_check(*state, &options, &report), ERR_INVALID);
 }
 
 /* Fourteen writers at once, then a reader: bounds are kept and named, and are not an answer. */
@@ -1145,6 +1147,32 @@ test_undecided(void **state)
 	fill(*state, ops, 30);
 	assert_int_equal(lin_check(*state, &options, &report), LIN_BAD);
 	assert_int_equal(report.op, 29);
+}
+
+/* With more and more steps: nothing is decided; it is bad; it is known which answer makes it so. */
+static void
+test_explanation_takes_steps(void **state)
+{
+	const struct lin_op ops[] = {PUT(1, 2, 1, 11), PUT(3, 4, 2, 12), PUT(5, 6, 3, 13),
+				     GET(7, 8, 1, 11)};
+	struct lin_options options = {1000, 0};
+	struct lin_report report;
+	enum lin_reason last = LIN_REASON_NONE;
+	uint32_t n_changes = 0;
+
+	fill(*state, ops, 4);
+	for (; options.max_steps < 100; options.max_steps++) {
+		int ret = lin_check(*state, &options, &report);
+
+		assert_int_equal(ret, report.reason == LIN_REASON_STEPS ? LIN_UNDECIDED : LIN_BAD);
+		n_changes += report.reason != last;
+		last = report.reason;
+		if (last == LIN_REASON_AHEAD)
+			assert_int_equal(report.op, 1); /* it overwrites what is going to be read */
+	}
+	assert_int_equal(n_changes, 3);
+	assert_int_equal(last, LIN_REASON_PLACE);
+	assert_int_equal(report.op, 3);
 }
 
 /* Hundreds of operations that never answered, on one key, with writes and reads going on. */
@@ -1251,6 +1279,7 @@ main(int argc, char **argv)
 		TEST(test_keys_apart),
 		TEST(test_invalid),
 		TEST(test_undecided),
+		TEST(test_explanation_takes_steps),
 		TEST(test_many_open),
 		TEST(test_report),
 		TEST(test_numbers_of_librkv),

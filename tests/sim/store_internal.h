@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The simulated store's inside: what its files share. One world at a time. */
+#ifndef RKV_TESTS_SIM_STORE_INTERNAL_H
+#define RKV_TESTS_SIM_STORE_INTERNAL_H
+
+#include "client/op.h"
+#include "client/session.h"
+#include "tests/sim/lin.h"
+#include "tests/sim/sim_internal.h"
+#include "tests/sim/store.h"
+
+#define PEERS_MAX (STORE_CLIENTS_MAX + 1) /* and the one that looks at what is left */
+#define KEYS_MAX 32u
+#define KEY_LEN_MAX 96u
+#define DEPTH_MAX 4u
+#define SERVED_MAX 48u
+#define TRIES_MAX 64u
+#define GROUP_WORDS (LAYOUT_GROUP_LEN / 8)
+
+struct world;
+struct peer;
+
+/* A CAS that somebody posted, however often: the only way for a word to change, [ONE-WORD]. */
+struct edge {
+	struct edge *next;
+	uint64_t off;
+	uint64_t expect;
+	uint64_t swap;
+	struct record *record;  /* whose it was first, or NULL */
+	unsigned n_posted;
+	unsigned n_applied;
+	unsigned n_claimed;     /* successes told to callers */
+	bool is_shared;         /* several operations posted it */
+	bool is_forbidden;      /* its operation said that it was not applied, [HONEST] */
+};
+
+/* One operation, from submission on. */
+struct record {
+	struct lin_op lin;
+	struct rkv_request request;
+	struct peer *peer;
+	uint32_t value_len;
+	unsigned n_out; /* batches of it that are out */
+	unsigned n_links_lost; /* blocks that it had written before are not in its hands any more */
+	bool is_in_flight;
+	bool is_lost; /* its caller is gone */
+	uint64_t begun; /* step */
+	unsigned n_tries;
+	struct edge *try[TRIES_MAX]; /* CASes that would make it take effect, oldest first */
+};
+
+struct slot_of_memory {
+	struct record *record; /* NULL: free */
+	unsigned char *value;
+	unsigned char *buf;
+};
+
+/* A session as the server knows it. */
+enum served_state { SERVED_FREE, SERVED_LIVING, SERVED_ENDING };
+struct served {
+	enum served_state state;
+	uint32_t serial;
+	uint32_t renewed_from; /* or 0 */
+	uint64_t a;
+	struct peer *peer;
+};
+
+struct peer {
+	struct world *w;
+	unsigned number;
+	struct fab *fab;
+	struct fab_region *region;
+	struct rkv_client client;
+	struct rkv_session *session;
+	unsigned main;    /* coroutines */
+	unsigned control;
+	bool has_begun;
+	bool has_ended;
+	bool has_crashed;
+	bool is_pinned;   /* the control coroutine works on the session */
+	bool is_cut;      /* the control connection is lost; it does not know yet */
+	uint64_t connection; /* number of the present control connection */
+	int64_t resume_ns; /* stopped until then; 0: not stopped */
+	int64_t dead_ns;   /* the server gives it up then; 0: never */
+	uint64_t random;
+	struct slot_of_memory memory[DEPTH_MAX];
+	unsigned char *bytes; /* behind memory */
+	uint64_t version[KEYS_MAX]; /* last seen of each key */
+};
+
+/* What the watch knows of a granule at which a block begins. */
+struct hand {
+	struct record *record; /* wrote it last */
+	unsigned n_links_lost;
+	uint32_t tag;
+	bool is_marked; /* a mark for this incarnation was posted */
+};
+
+struct key {
+	unsigned char bytes[KEY_LEN_MAX];
+	uint32_t len;
+};
+
+#define EDGE_LISTS 4096u
+
+struct world {
+	struct sim *sim;
+	const struct store_config *config;
+	struct store_counts *counts;
+	uint64_t random;
+	struct layout layout;
+	unsigned char *memory;
+	unsigned server;
+	struct fab_offer offer;
+	struct fab_driver driver;
+	struct key key[KEYS_MAX];
+
+	/* Server */
+	uint64_t newest;
+	uint64_t g;
+	uint32_t next_serial;
+	struct served served[SERVED_MAX]; /* by session slot; 0 is none */
+	struct fab *server_fab;
+	struct fab_endpoint *server_ep;
+	uint32_t server_key;
+	uint64_t sweep_old;
+
+	struct peer peer[PEERS_MAX];
+	unsigned n_peers;
+	unsigned n_ended; /* of the clients */
+	unsigned n_faults_left;
+	int64_t calm_ns;  /* when the last fault was over */
+	uint64_t calm_step;
+
+	/* Watch */
+	struct record *record;
+	unsigned n_records;
+	int64_t moment; /* of the history: counts up with each event */
+	unsigned n_words;
+	uint64_t *seen; /* index and chunk table as executed, at the last step */
+	uint64_t *now;
+	struct edge *edge[EDGE_LISTS];
+	struct hand *hand;
+};
+
+extern struct world *store_world;
+
+/* Of the harness; not of the schedule. */
+uint64_t store_random(uint64_t *state, uint64_t below);
+bool store_chance(uint64_t *state, unsigned percent);
+void store_count(struct world *w, enum store_event event);
+void store_trace(const struct world *w, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* store_watch.c */
+void watch_start(struct world *w);
+void watch_stop(struct world *w);
+int watch_region_open(struct world *w, struct fab *fab, struct fab_region **ret_region);
+void watch_hook(struct peer *peer); /* its fabric goes through the watch */
+void watch_begin(struct record *r);
+void watch_end(struct record *r, int status);
+void watch_finish(struct world *w);
+
+/* store_server.c */
+void server_start(struct world *w);
+void server_give_up(struct world *w, struct peer *peer);
+void control_main(void *arg);
+uint64_t server_g(struct world *w);
+
+/* store_client.c */
+void client_main(void *arg);
+void auditor_main(void *arg);
+void client_release(struct peer *p);
+
+/* store_chaos.c */
+void chaos_start(struct world *w);
+void chaos_at_post(struct peer *p, struct fab_endpoint *ep);
+
+static inline struct peer *
+peer_of(struct rkv_client *client)
+{
+	return (struct peer *)(void *)((char *)client - offsetof(struct peer, client));
+}
+
+static inline uint64_t
+word_at(const struct world *w, uint64_t off)
+{
+	uint64_t word;
+	memcpy(&word, w->memory + off, sizeof(word));
+	return word;
+}
+
+#endif

@@ -1,0 +1,732 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What must hold at every step, whatever anybody did. The watch stands before the simulated fabric
+ * and sees what is posted; after each step it looks at the region *as executed*: memory, with the
+ * words of atomics that have executed and are not in memory yet.
+ *
+ *   - words of index and chunk table change along CASes that were posted, each at most as often;
+ *   - whoever enters an index word has put a valid block there, in one of the key's buckets; the
+ *     block stays valid as long as a slot refers to it, and is not marked; no key has two
+ *     committed words;
+ *   - a block that is written belongs to a chunk of the writer's session, is not marked, is referred
+ *     to by no slot, and is in no other operation's hands; each incarnation is marked once, and
+ *     only when no slot refers to it;
+ *   - a success was a CAS that executed, and is in memory when the caller is told; what was told as
+ *     not applied never executes;
+ *   - a batch is out or not, and completes once; so does a request.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/store_internal.h"
+
+#define LOOK_AT_BLOCKS_EVERY 256u
+
+struct world *store_world;
+
+/* ---- The region as executed ---- */
+
+static unsigned
+n_index_words(const struct world *w)
+{
+	return (unsigned)w->layout.n_groups * GROUP_WORDS;
+}
+
+static uint64_t
+off_of_word(const struct world *w, unsigned i)
+{
+	unsigned n = n_index_words(w);
+	return i < n ? w->layout.index_off + 8 * (uint64_t)i
+		     : w->layout.chunk_table_off + 8 * (uint64_t)(i - n);
+}
+
+/* The number of the word at off; n_words: it is neither of the index nor of the chunk table. */
+static unsigned
+word_of_off(const struct world *w, uint64_t off)
+{
+	unsigned n = n_index_words(w);
+	if (off >= w->layout.index_off && off < w->layout.index_off + 8 * (uint64_t)n)
+		return (unsigned)((off - w->layout.index_off) / 8);
+	if (off >= w->layout.chunk_table_off &&
+	    off < w->layout.chunk_table_off + 8 * w->layout.n_chunks)
+		return n + (unsigned)((off - w->layout.chunk_table_off) / 8);
+	return w->n_words;
+}
+
+static void
+overlay(struct world *w, const struct model_qp *qp)
+{
+	uint64_t base = model_addr(w->sim->servers[w->server].range, 0);
+	for (unsigned i = 0; i < qp->wbr.n; i++) {
+		const struct model_late *late = &qp->wbr.v[i];
+		unsigned word = late->atomic ? word_of_off(w, late->addr - base) : w->n_words;
+		if (word < w->n_words)
+			memcpy(&w->now[word], late->data, sizeof(w->now[word]));
+	}
+}
+
+static void
+look_at_memory(struct world *w)
+{
+	unsigned n = n_index_words(w);
+	memcpy(w->now, w->memory + w->layout.index_off, n * sizeof(*w->now));
+	memcpy(w->now + n, w->memory + w->layout.chunk_table_off,
+	       w->layout.n_chunks * sizeof(*w->now));
+	for (unsigned i = 0; i < w->sim->model->n_qps; i++)
+		if (w->sim->model->qps[i].wbr.n)
+			overlay(w, &w->sim->model->qps[i]);
+}
+
+static bool
+is_slot(unsigned i)
+{
+	return i % (LAYOUT_BUCKET_LEN / 8) != 0;
+}
+
+/* ---- Blocks ---- */
+
+static const struct key *
+key_of(const struct world *w, const struct block_header *h)
+{
+	for (unsigned i = 0; i < w->config->n_keys; i++)
+		if (w->key[i].len == h->key_len &&
+		    memcmp(w->key[i].bytes, h + 1, h->key_len) == 0)
+			return &w->key[i];
+	return NULL;
+}
+
+/* The key of a word's block, as it is in memory; NULL: the block does not validate. */
+static const struct key *
+valid_key(const struct world *w, uint64_t word, struct hash *ret_hash)
+{
+	if (!layout_block_in_range(&w->layout, word))
+		return NULL;
+	const struct block_header *h =
+		(const struct block_header *)(const void *)(w->memory + slot_block_off(word));
+	if (!block_lengths_fit(h, slot_read_len(word)) || block_tag(h) != slot_tag(word))
+		return NULL;
+	const unsigned char *key = (const unsigned char *)(h + 1);
+	*ret_hash = hash_key(key, h->key_len, w->layout.hash_seed);
+	uint64_t digest = block_digest(ret_hash, key + h->key_len, h->value_len);
+	uint64_t committed = slot_with_state(word, SLOT_COMMITTED);
+	return h->checksum == block_checksum(committed, digest, h) ? key_of(w, h) : NULL;
+}
+
+static uint8_t
+map_entry(const struct world *w, uint64_t block_off)
+{
+	return w->memory[layout_map_off(&w->layout, block_off)] & LAYOUT_MARK_MASK;
+}
+
+static struct hand *
+hand_of(struct world *w, uint64_t block_off)
+{
+	return &w->hand[(block_off - w->layout.heap_off) / LIMIT_GRANULE];
+}
+
+/* The number of a slot that refers to bytes of [off, off + len), or n_words. */
+static unsigned
+who_refers(const struct world *w, uint64_t off, uint64_t len)
+{
+	for (unsigned i = 0; i < n_index_words(w); i++) {
+		uint64_t word = w->now[i];
+		if (is_slot(i) && slot_refers(word) && slot_block_off(word) < off + len &&
+		    off < slot_block_off(word) + slot_read_len(word))
+			return i;
+	}
+	return w->n_words;
+}
+
+/* ---- Edges ---- */
+
+static struct edge **
+edge_list(struct world *w, uint64_t off, uint64_t expect, uint64_t swap)
+{
+	return &w->edge[model_mix(model_mix(off, expect), swap) % EDGE_LISTS];
+}
+
+static struct edge *
+edge_find(struct world *w, uint64_t off, uint64_t expect, uint64_t swap)
+{
+	struct edge *e = *edge_list(w, off, expect, swap);
+	while (e && (e->off != off || e->expect != expect || e->swap != swap))
+		e = e->next;
+	return e;
+}
+
+static struct edge *
+edge_post(struct world *w, const struct fab_op *op, struct record *record)
+{
+	struct edge *e = edge_find(w, op->roff, op->expect, op->swap);
+	if (!e) {
+		struct edge **list = edge_list(w, op->roff, op->expect, op->swap);
+		e = calloc(1, sizeof(*e));
+		assert(e);
+		*e = (struct edge){.next = *list,
+				   .off = op->roff,
+				   .expect = op->expect,
+				   .swap = op->swap,
+				   .record = record};
+		*list = e;
+	}
+	e->is_shared |= e->record != record;
+	e->is_forbidden = false;
+	e->n_posted++;
+	return e;
+}
+
+/* Would this CAS make the operation take effect? */
+static bool
+is_effect(const struct record *r, const struct fab_op *op)
+{
+	if (r->request.op == RKV_OP_DELETE)
+		return slot_state(op->swap) == SLOT_DELETED &&
+		       slot_state(op->expect) == SLOT_COMMITTED;
+	return slot_state(op->swap) == SLOT_COMMITTED;
+}
+
+/* ---- A word has changed ---- */
+
+static void
+no_second_word(struct world *w, unsigned i, const struct key *key)
+{
+	struct hash hash;
+	for (unsigned k = 0; k < n_index_words(w); k++) {
+		uint64_t word = w->now[k];
+		if (k != i && is_slot(k) && word != 0 && slot_state(word) == SLOT_COMMITTED &&
+		    valid_key(w, word, &hash) == key)
+			sim_fail(w->sim, "two committed words of one key, in slots %u and %u", i, k);
+	}
+}
+
+static bool
+is_in_buckets(const struct world *w, const struct hash *hash, uint64_t off)
+{
+	uint64_t main[2];
+	hash_main_buckets(hash, 2 * w->layout.n_groups, main);
+	for (unsigned b = 0; b < 2; b++) {
+		uint64_t first = layout_combined_off(&w->layout, main[b]);
+		if (off >= first && off < first + LAYOUT_COMBINED_LEN)
+			return true;
+	}
+	return false;
+}
+
+static void
+entered(struct world *w, unsigned i, uint64_t word)
+{
+	struct hash hash;
+	const struct key *key = valid_key(w, word, &hash);
+	if (!key) {
+		sim_fail(w->sim, "slot %u refers to a block that is not there: %016" PRIx64, i, word);
+		return;
+	}
+	if (!is_in_buckets(w, &hash, off_of_word(w, i)) ||
+	    slot_fingerprint(word) != hash_fingerprint(&hash))
+		sim_fail(w->sim, "slot %u holds a key that does not belong there", i);
+	if (slot_state(word) == SLOT_COMMITTED)
+		no_second_word(w, i, key);
+}
+
+static void
+left(struct world *w, unsigned i, uint64_t word)
+{
+	struct hash hash;
+	if (!valid_key(w, word, &hash))
+		sim_fail(w->sim, "the block of slot %u changed while it was in use: %016" PRIx64, i,
+			 word);
+}
+
+static void
+moved(struct world *w, unsigned i, uint64_t from, uint64_t to)
+{
+	uint64_t off = off_of_word(w, i);
+	struct edge *e = edge_find(w, off, from, to);
+	store_trace(w, "word %u: %016" PRIx64 " -> %016" PRIx64, i, from, to);
+	if (!e || e->n_applied == e->n_posted) {
+		sim_fail(w->sim, "word %u changed, and nobody's CAS did it", i);
+		return;
+	}
+	e->n_applied++;
+	if (e->is_forbidden)
+		sim_fail(w->sim, "an operation took effect that was told as not applied");
+	if (i >= n_index_words(w))
+		return;
+	if (!is_slot(i)) {
+		sim_fail(w->sim, "a bucket's meta word changed");
+		return;
+	}
+	if (slot_refers(from))
+		left(w, i, from);
+	if (slot_refers(to))
+		entered(w, i, to);
+}
+
+static void
+look_at_blocks(struct world *w)
+{
+	for (unsigned i = 0; i < n_index_words(w); i++)
+		if (is_slot(i) && slot_refers(w->now[i]))
+			left(w, i, w->now[i]);
+}
+
+static void
+look_at_marks(struct world *w)
+{
+	for (unsigned i = 0; i < n_index_words(w); i++) {
+		uint64_t word = w->now[i];
+		if (is_slot(i) && slot_refers(word) &&
+		    map_entry(w, slot_block_off(word)) == layout_mark(slot_tag(word)))
+			sim_fail(w->sim, "the block of slot %u is marked as free", i);
+	}
+}
+
+static void
+look(void *arg, struct sim *sim)
+{
+	struct world *w = arg;
+	look_at_memory(w);
+	if (memcmp(w->now, w->seen, w->n_words * sizeof(*w->now)) != 0) {
+		for (unsigned i = 0; i < w->n_words; i++) {
+			if (w->now[i] == w->seen[i])
+				continue;
+			moved(w, i, w->seen[i], w->now[i]);
+			w->seen[i] = w->now[i];
+		}
+	}
+	look_at_marks(w);
+	if (sim_n_steps(sim) % LOOK_AT_BLOCKS_EVERY == 0)
+		look_at_blocks(w);
+}
+
+/* ---- What is posted ---- */
+
+static struct peer *
+peer_of_fab(struct world *w, const struct fab *fab)
+{
+	for (unsigned i = 0; i < w->n_peers; i++)
+		if (w->peer[i].fab == fab)
+			return &w->peer[i];
+	return NULL;
+}
+
+/* The operation that a batch belongs to, or NULL: the allocator's, or a flush. */
+static struct op *
+op_of(void *cookie)
+{
+	struct landing *l = cookie;
+	return l && l->landed == op_landed ? cookie : NULL;
+}
+
+/* Does an operation in flight hold this incarnation? */
+static bool
+is_in_hands(const struct hand *hand, uint32_t tag)
+{
+	const struct record *r = hand->record;
+	return r && r->is_in_flight && !r->is_lost && r->n_links_lost == hand->n_links_lost &&
+	       hand->tag == tag && !hand->is_marked;
+}
+
+/* Writing a block: is it the writer's to write? */
+static void
+check_block(struct world *w, struct peer *p, struct record *r, const struct fab_op *f)
+{
+	const struct block_header *h = f->piece[0].local;
+	uint32_t tag = block_tag(h);
+	struct hand *hand = hand_of(w, f->roff);
+	uint64_t index = layout_chunk_of(&w->layout, f->roff);
+	uint64_t desc = w->now[n_index_words(w) + index];
+	uint64_t len = (uint64_t)f->piece[0].len + f->piece[1].len;
+	/* On a connection that failed it goes nowhere, and its session may be over. */
+	bool counts = p->session && p->session->link.ep &&
+		      ((struct sim_endpoint *)p->session->link.ep)->state == SIM_UP;
+	if (!counts)
+		return;
+	if (chunk_state(desc) != CHUNK_OWNED || chunk_owner(desc) != p->session->link.session_slot)
+		sim_fail(w->sim, "a block is written in a chunk of somebody else");
+	if (map_entry(w, f->roff) != layout_mark(tag + SLOT_TAG_COUNT - 1))
+		sim_fail(w->sim, "a block is written with tag %u whose map entry is %u", tag,
+			 map_entry(w, f->roff));
+	if (who_refers(w, f->roff, len) < w->n_words)
+		sim_fail(w->sim, "a block is written that a slot refers to");
+	if (is_in_hands(hand, tag) && hand->record != r)
+		sim_fail(w->sim, "a block is in the hands of two operations");
+	*hand = (struct hand){.record = r, .n_links_lost = r->n_links_lost, .tag = tag};
+}
+
+static void
+check_mark(struct world *w, const struct fab_op *f)
+{
+	uint64_t off = w->layout.heap_off + (f->roff - w->layout.free_map_off) * LIMIT_GRANULE;
+	uint8_t mark = *(const uint8_t *)f->piece[0].local & LAYOUT_MARK_MASK;
+	struct hand *hand = hand_of(w, off);
+	unsigned i = who_refers(w, off, 1);
+	if (i < w->n_words && slot_block_off(w->now[i]) == off &&
+	    layout_mark(slot_tag(w->now[i])) == mark)
+		sim_fail(w->sim, "a block is marked that slot %u refers to", i);
+	if (layout_mark(hand->tag) != mark)
+		sim_fail(w->sim, "a block of tag %u is marked with %u", hand->tag, mark);
+	if (hand->is_marked)
+		sim_fail(w->sim, "a block is marked twice");
+	hand->is_marked = true;
+}
+
+static void
+count_op(struct world *w, const struct op *op)
+{
+	static const enum store_event events[] = {
+		[PENDING_UPDATE] = STORE_RESOLVE_UPDATE,
+		[PENDING_DELETE] = STORE_RESOLVE_DELETE,
+		[PENDING_TENTATIVE] = STORE_RESOLVE_TENTATIVE,
+		[PENDING_COMMIT] = STORE_RESOLVE_COMMIT,
+	};
+	if (op->n_invalid)
+		store_count(w, STORE_INVALID_BLOCK);
+	if (op->is_warm)
+		store_count(w, STORE_WARM);
+	if (op->is_direct || op->out_run)
+		store_count(w, STORE_LARGE);
+	if (op->step == STEP_WITHDRAWN)
+		store_count(w, STORE_WITHDRAW);
+	else if (op->step == STEP_KILLED)
+		store_count(w, STORE_KILL);
+	else if (op->step == STEP_RIVAL_KILLED)
+		store_count(w, STORE_RIVAL_KILL);
+	else if (op->step == STEP_RECHECKED)
+		store_count(w, STORE_RECHECK);
+	else if (op->step == STEP_EXPIRED)
+		store_count(w, STORE_EXPIRED_TENTATIVE);
+	else if (op->step == STEP_RESOLVE_BLOCK)
+		store_count(w, STORE_RESOLVE_BLOCK);
+	else if (op->step == STEP_RESOLVE_SLOT && op->pending < PENDING_WITHDRAW)
+		store_count(w, events[op->pending]);
+	else if (op->step == STEP_FIND && op->request->op != RKV_OP_GET && op->rival.off)
+		store_count(w, STORE_RIVAL_WAIT);
+}
+
+static void
+note_cas(struct world *w, struct record *r, const struct fab_op *f)
+{
+	struct edge *e = edge_post(w, f, r);
+	if (!r || word_of_off(w, f->roff) >= n_index_words(w) || !is_effect(r, f))
+		return;
+	if (r->n_tries == TRIES_MAX)
+		memmove(r->try, r->try + 1, (--r->n_tries) * sizeof(r->try[0]));
+	r->try[r->n_tries++] = e;
+}
+
+static void
+trace_post(struct world *w, const struct peer *p, const struct record *r, const struct fab_op *f)
+{
+	static const char *const kinds[] = {"READ", "WRITE", "CAS", "FAA"};
+	if (!w->config->is_traced)
+		return;
+	store_trace(w, "client %u op %d: %s %" PRIx64 " len %u %016" PRIx64 " %016" PRIx64,
+		    p ? p->number : 99, r ? (int)(r - w->record) : -1, kinds[f->kind], f->roff,
+		    f->piece[0].len + f->piece[1].len, f->kind >= FAB_CAS ? f->expect : 0,
+		    f->kind == FAB_CAS ? f->swap : 0);
+}
+
+static void
+note(struct world *w, struct peer *p, struct record *r, const struct fab_op *f)
+{
+	trace_post(w, p, r, f);
+	if (f->kind == FAB_CAS)
+		note_cas(w, r, f);
+	else if (f->kind == FAB_WRITE && p && f->roff >= w->layout.heap_off)
+		check_block(w, p, r, f);
+	else if (f->kind == FAB_WRITE && f->roff >= w->layout.free_map_off)
+		check_mark(w, f);
+	else if (f->kind == FAB_WRITE)
+		sim_fail(w->sim, "a WRITE to words that only CAS may change, at %" PRIx64, f->roff);
+	else if (f->kind == FAB_FAA)
+		store_count(w, STORE_FLUSH);
+}
+
+static int
+post(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n, void *cookie)
+{
+	struct world *w = store_world;
+	struct peer *p = peer_of_fab(w, ep->region->fab);
+	struct op *op = op_of(cookie);
+	struct record *r = op ? op->request->user : NULL;
+	for (unsigned i = 0; i < n; i++)
+		note(w, p, r, &ops[i]);
+	int rc = sim_driver.post(ep, ops, n, cookie);
+	if (rc != 0)
+		return rc;
+	if (op) {
+		count_op(w, op);
+		if (r->n_out++ != 0)
+			sim_fail(w->sim, "an operation has two batches out");
+	}
+	if (p)
+		chaos_at_post(p, ep);
+	return 0;
+}
+
+static int
+post_quiet(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n)
+{
+	struct world *w = store_world;
+	/* On a connection that failed they are not posted at all. */
+	for (unsigned i = 0; i < n && ((struct sim_endpoint *)ep)->state == SIM_UP; i++)
+		note(w, peer_of_fab(w, ep->region->fab), NULL, &ops[i]);
+	return sim_driver.post_quiet(ep, ops, n);
+}
+
+static unsigned
+poll_some(struct fab_endpoint *ep, struct fab_done *done, unsigned max)
+{
+	struct world *w = store_world;
+	unsigned n = sim_driver.poll(ep, done, max);
+	for (unsigned i = 0; i < n; i++) {
+		struct op *op = op_of(done[i].cookie);
+		struct record *r = op ? op->request->user : NULL;
+		if (r && r->n_out-- != 1)
+			sim_fail(w->sim, "a batch completes that is not out");
+	}
+	return n;
+}
+
+/* What was out on it is not waited for any more. */
+static void
+disconnect(struct fab_endpoint *ep)
+{
+	struct world *w = store_world;
+	struct peer *p = peer_of_fab(w, ep->region->fab);
+	for (unsigned i = 0; p && i < DEPTH_MAX; i++) {
+		struct record *r = p->memory[i].record;
+		if (!r)
+			continue;
+		r->n_out = 0;
+		r->n_links_lost++;
+	}
+	sim_driver.disconnect(ep);
+}
+
+static int
+connect_to(struct fab_region *region, uint32_t depth, int64_t deadline_ns,
+	   struct fab_endpoint **ret_endpoint)
+{
+	int rc = sim_driver.connect(region, depth, deadline_ns, ret_endpoint);
+	if (rc == 0)
+		(*ret_endpoint)->driver = &store_world->driver;
+	return rc;
+}
+
+static void
+pause_until(struct fab *fab, int64_t until_ns)
+{
+	struct sim *sim = store_world->sim;
+	(void)fab;
+	sim_sleep(sim, until_ns > sim_now(sim) ? until_ns : sim_now(sim));
+}
+
+void
+watch_hook(struct peer *p)
+{
+	p->fab->driver = &p->w->driver;
+}
+
+int
+watch_region_open(struct world *w, struct fab *fab, struct fab_region **ret_region)
+{
+	int rc = sim_driver.region_open(fab, &w->offer, 0, ret_region);
+	if (rc == 0)
+		(*ret_region)->driver = &w->driver;
+	return rc;
+}
+
+/* ---- Operations ---- */
+
+void
+watch_begin(struct record *r)
+{
+	struct world *w = r->peer->w;
+	r->is_in_flight = true;
+	r->begun = sim_n_steps(w->sim);
+	r->lin.invoked = ++w->moment;
+	w->counts->n_ops++;
+	store_trace(w, "client %u op %d: %s begins, key %u, value %" PRIu64, r->peer->number,
+		    (int)(r - w->record),
+		    (const char *[]){"get", "put", "add", "replace", "cas", "delete",
+				     "touch"}[r->lin.kind],
+		    (unsigned)r->lin.key, r->lin.value);
+}
+
+/* Has it executed, and is it in memory? Other operations' CASes on the slot may be under way. */
+static void
+check_visible(struct world *w, struct record *r, const struct edge *e)
+{
+	struct fab_endpoint *ep = r->peer->session ? r->peer->session->link.ep : NULL;
+	uint64_t base = model_addr(w->sim->servers[w->server].range, 0);
+	if (!ep)
+		return;
+	const struct model_qp *qp = &w->sim->model->qps[((struct sim_endpoint *)ep)->qp];
+	for (unsigned i = 0; i < qp->wbr.n; i++) {
+		const struct model_late *late = &qp->wbr.v[i];
+		uint64_t off = late->addr - base;
+		bool is_word = late->atomic && off == e->off && memcmp(late->data, &e->swap, 8) == 0;
+		bool is_block = slot_state(e->swap) == SLOT_COMMITTED &&
+				off >= slot_block_off(e->swap) &&
+				off < slot_block_off(e->swap) + slot_read_len(e->swap);
+		if (is_word || is_block)
+			sim_fail(w->sim, "a mutation returned before its %s was in memory",
+				 is_word ? "word" : "block");
+	}
+}
+
+static void
+check_done(struct world *w, struct record *r)
+{
+	if (r->n_tries == 0) {
+		sim_fail(w->sim, "a mutation succeeded that posted no CAS");
+		return;
+	}
+	struct edge *e = r->try[r->n_tries - 1];
+	if (e->n_claimed++ >= e->n_applied)
+		sim_fail(w->sim, "a mutation succeeded whose CAS did not execute");
+	check_visible(w, r, e);
+}
+
+/* What is said not to be applied is not, and never will be. */
+static void
+check_not_applied(struct world *w, struct record *r)
+{
+	for (unsigned i = 0; i < r->n_tries; i++) {
+		struct edge *e = r->try[i];
+		if (e->is_shared || e->record != r)
+			continue;
+		if (e->n_applied)
+			sim_fail(w->sim, "an operation that was applied is told as not applied");
+		e->is_forbidden = true;
+	}
+}
+
+static void
+count_status(struct world *w, int status)
+{
+	static const struct {
+		int status;
+		enum store_event event;
+	} events[] = {
+		{ERR_MAYBE, STORE_MAYBE},           {ERR_TIMEOUT, STORE_TIMEOUT},
+		{ERR_AGAIN, STORE_AGAIN},           {ERR_NO_SPACE, STORE_NO_SPACE},
+		{ERR_INDEX_FULL, STORE_INDEX_FULL}, {ERR_CONN, STORE_CONN},
+		{ERR_EXISTS, STORE_EXISTS},         {ERR_MISMATCH, STORE_MISMATCH},
+		{ERR_TOO_SMALL, STORE_TOO_SMALL},
+	};
+	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		if (events[i].status == status)
+			store_count(w, events[i].event);
+}
+
+static void
+check_live(struct world *w, const struct record *r, int status)
+{
+	uint64_t from = r->begun > w->calm_step ? r->begun : w->calm_step;
+	uint64_t steps = sim_n_steps(w->sim) > from ? sim_n_steps(w->sim) - from : 0;
+	if (steps > w->counts->steps_max)
+		w->counts->steps_max = (unsigned)steps;
+	if (status == ERR_TIMEOUT)
+		sim_fail(w->sim, "an operation timed out, though nothing was in its way");
+}
+
+void
+watch_end(struct record *r, int status)
+{
+	struct world *w = r->peer->w;
+	store_trace(w, "client %u op %d: ends with %d, value %" PRIu64 " version %" PRIx64,
+		    r->peer->number, (int)(r - w->record), status, r->lin.value,
+		    r->request.item.version);
+	if (!r->is_in_flight)
+		sim_fail(w->sim, "a request completes twice");
+	if (r->n_out)
+		sim_fail(w->sim, "a request completes while a batch of it is out");
+	r->is_in_flight = false;
+	r->lin.responded = ++w->moment;
+	r->lin.result = (uint8_t)lin_result_of_status(status);
+	count_status(w, status);
+	if (w->config->is_live)
+		check_live(w, r, status);
+	if (status == ERR_CORRUPT || status == ERR_INVALID || status == ERR_NOMEM ||
+	    status == ERR_TOO_BIG || status == ERR_PERM)
+		sim_fail(w->sim, "an operation ended with status %d", status);
+	if (r->request.op == RKV_OP_GET)
+		return;
+	if (status == 0)
+		check_done(w, r);
+	else if (status != ERR_MAYBE && status != ERR_TIMEOUT)
+		check_not_applied(w, r);
+}
+
+/* ---- Beginning and end ---- */
+
+void
+watch_start(struct world *w)
+{
+	w->driver = sim_driver;
+	w->driver.name = "watched sim";
+	w->driver.connect = connect_to;
+	w->driver.disconnect = disconnect;
+	w->driver.post = post;
+	w->driver.post_quiet = post_quiet;
+	w->driver.poll = poll_some;
+	w->driver.pause = pause_until;
+	w->n_words = n_index_words(w) + (unsigned)w->layout.n_chunks;
+	w->seen = calloc(w->n_words, sizeof(*w->seen));
+	w->now = calloc(w->n_words, sizeof(*w->now));
+	w->hand = calloc(w->layout.n_chunks * w->layout.chunk_size / LIMIT_GRANULE,
+			 sizeof(*w->hand));
+	assert(w->seen && w->now && w->hand);
+	sim_set_hook(w->sim, look, w);
+}
+
+void
+watch_stop(struct world *w)
+{
+	for (unsigned i = 0; i < EDGE_LISTS; i++)
+		while (w->edge[i]) {
+			struct edge *e = w->edge[i];
+			w->edge[i] = e->next;
+			free(e);
+		}
+	free(w->hand);
+	free(w->now);
+	free(w->seen);
+}
+
+/* The whole history. */
+void
+watch_finish(struct world *w)
+{
+	struct lin_history *history;
+	struct lin_report report;
+	struct lin_options options = {.max_configs = 1u << 16, .max_steps = UINT64_C(1) << 24};
+	if (sim_failure(w->sim))
+		return;
+	look_at_blocks(w);
+	if (lin_history_new(&history) != 0)
+		return;
+	for (unsigned i = 0; i < w->n_records; i++) {
+		if (w->record[i].is_in_flight)
+			w->record[i].lin.result = LIN_OPEN;
+		if (lin_history_add(history, &w->record[i].lin, 1) != 0)
+			sim_fail(w->sim, "no memory for a history");
+	}
+	int rc = lin_check(history, &options, &report);
+	if (rc == LIN_BAD && w->config->is_traced)
+		lin_dump(history, &report, stderr);
+	if (rc == LIN_BAD)
+		sim_fail(w->sim, "not linearisable: key %u, operation %zu", (unsigned)report.key,
+			 report.op);
+	else if (rc == LIN_UNDECIDED)
+		w->counts->n_undecided++;
+	else if (rc < 0)
+		sim_fail(w->sim, "the checker failed: %d", rc);
+	lin_history_free(history);
+}
