@@ -83,7 +83,7 @@ $(call need,--exists,libxxhash,(its header))
 uring_CFLAGS := $(shell $(PKG_CONFIG) --cflags liburing libxxhash)
 uring_LIBS := $(shell $(PKG_CONFIG) --libs liburing)
 endif
-ifneq ($(filter tests test-all check $(O)/tests/% $(O)/obj/tests/%,$(goals)),)
+ifneq ($(filter tests test-all check mutant-programs $(O)/tests/% $(O)/obj/tests/%,$(goals)),)
 $(call need,--exists,cmocka,(for tests))
 cmocka_CFLAGS := $(shell $(PKG_CONFIG) --cflags cmocka)
 cmocka_LIBS := $(shell $(PKG_CONFIG) --libs cmocka)

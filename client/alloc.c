@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Blocks for a session. A chunk is claimed by CAS on its descriptor and belongs to one session; only
- * the owner allocates from it. What is known of a block:
+ * Blocks for a session. A chunk is claimed by CAS on its descriptor and belongs to one session;
+ * only the owner allocates from it. What is known of a block:
  *
  *   fresh     never handed out since the chunk was FREE; its first tag is map entry + 1
  *   used      handed out; others may free it, which shows in the map: entry == its tag, [MARK]
@@ -65,7 +65,7 @@ struct chunk {
 	uint32_t n_used;
 	uint32_t n_waiting;
 	uint32_t n_resting;
-	struct moment since;    /* of the adoption, or of the draining */
+	struct moment since; /* of the adoption, or of the draining */
 	uint64_t drain_mark;
 	bool is_draining;
 	bool is_adopted;
@@ -204,7 +204,8 @@ ring_push(struct alloc *a, struct chunk *c, uint32_t i, uint32_t tag, uint64_t m
 		return;
 	}
 	block_set(c, i, BLOCK_FREE, tag);
-	c->ring[(c->ring_head + c->ring_n++) & (c->ring_capacity - 1)] = (struct freed){i, at_us, mark};
+	c->ring[(c->ring_head + c->ring_n++) & (c->ring_capacity - 1)] =
+		(struct freed){i, at_us, mark};
 	ready_add(a, c);
 }
 
@@ -373,8 +374,8 @@ take_ready(struct rkv_session *s, uint32_t class_id, struct block_ref *ret_block
 }
 
 /*
- * Is it better to wait for T_Q than to claim another chunk? Yes, with so much memory of the class that
- * a session cannot use it up within T_Q, and where chunks are short.
+ * Is it better to wait for T_Q than to claim another chunk? Yes, with so much memory of the class
+ * that a session cannot use it up within T_Q, and where chunks are short.
  */
 static bool
 rather_waits(const struct rkv_session *s, uint32_t class_id)
@@ -544,7 +545,8 @@ stop_draining(struct rkv_session *s, uint32_t class_id)
 static uint64_t
 desc_left(struct rkv_session *s, struct chunk *c)
 {
-	bool in_order = !c->is_unclean && (c->was_left || moment_passed(&s->client->stamps, &c->since));
+	bool in_order =
+		!c->is_unclean && (c->was_left || moment_passed(&s->client->stamps, &c->since));
 	return chunk_next(c->desc, in_order ? CHUNK_LEFT : CHUNK_ORPHAN, c->class_id, 0);
 }
 
@@ -621,7 +623,8 @@ post_map(struct rkv_session *s, struct chunk *c, enum alloc_step step)
 {
 	uint64_t last = (uint64_t)(c->n_blocks - 1) * (c->block_len / LIMIT_GRANULE);
 	s->alloc.at_hand = c;
-	post_read(s, step, layout_map_off(&s->link.layout, layout_chunk_off(&s->link.layout, c->index)),
+	post_read(s, step,
+		  layout_map_off(&s->link.layout, layout_chunk_off(&s->link.layout, c->index)),
 		  last + 1);
 }
 
@@ -654,7 +657,8 @@ post_scan(struct rkv_session *s, struct chunk *c)
 
 /* Does the block name itself, as the block at this offset? */
 static bool
-header_is_valid(const struct layout *l, const unsigned char *bytes, uint64_t off, uint32_t block_len)
+header_is_valid(const struct layout *l, const unsigned char *bytes, uint64_t off,
+		uint32_t block_len)
 {
 	struct block_header h;
 	memcpy(&h, bytes, sizeof(h));
@@ -724,7 +728,8 @@ reaped(struct rkv_session *s)
 		if (block_state_of(c, i) != BLOCK_USED || map_entry(a, c, i) != layout_mark(tag))
 			continue;
 		c->n_used--;
-		block_ended(s, c, i, tag, 0, long_ago_us(a)); /* at hand: else this job claims a chunk */
+		block_ended(s, c, i, tag, 0,
+			    long_ago_us(a)); /* at hand: else this job claims a chunk */
 	}
 	wake_waiting(s, c);
 	bool surplus = a->stage != STAGE_REAP_SOME && c->class_id != a->class_id;
@@ -770,7 +775,8 @@ pick_desc(struct rkv_session *s, enum chunk_state kind)
 {
 	struct alloc *a = &s->alloc;
 	const uint64_t *desc = (const uint64_t *)(const void *)a->window;
-	uint32_t from = a->stage == STAGE_FOREIGN ? 0 : (uint32_t)(fab_rand(s->link.fab) % a->find_len);
+	uint32_t from =
+		a->stage == STAGE_FOREIGN ? 0 : (uint32_t)(fab_rand(s->link.fab) % a->find_len);
 	for (uint32_t k = 0; k < a->find_len; k++) {
 		uint32_t i = (from + k) % a->find_len;
 		if (a->find_first + i >= a->find_skip && is_wanted(a, desc[i], kind))
@@ -909,7 +915,8 @@ class_is_at_hand(struct rkv_session *s)
 	struct alloc *a = &s->alloc;
 	const struct chunk *first = a->ready[a->class_id];
 	for (const struct chunk *c = first; c; c = c->ready_next == first ? NULL : c->ready_next)
-		if (c->fresh < c->n_blocks || (c->ring_n && freed_is_at_hand(s, &c->ring[c->ring_head])))
+		if (c->fresh < c->n_blocks ||
+		    (c->ring_n && freed_is_at_hand(s, &c->ring[c->ring_head])))
 			return true;
 	return false;
 }
@@ -1013,14 +1020,15 @@ static bool
 class_rests(const struct alloc *a)
 {
 	for (uint32_t k = 0; k < a->n_resting; k++)
-		if (a->resting[(a->first_resting + k) % a->resting_capacity].chunk->class_id == a->class_id)
+		if (a->resting[(a->first_resting + k) % a->resting_capacity].chunk->class_id ==
+		    a->class_id)
 			return true;
 	return false;
 }
 
 /*
- * Nothing was found. ERR_TIMEOUT: blocks of the class are too young to be used again. ERR_AGAIN: memory
- * only waits for a stamp.
+ * Nothing was found. ERR_TIMEOUT: blocks of the class are too young to be used again. ERR_AGAIN:
+ * memory only waits for a stamp.
  */
 static int
 verdict(struct rkv_session *s)
@@ -1030,7 +1038,7 @@ verdict(struct rkv_session *s)
 	for (uint32_t i = 0; i < a->n_own; i++) {
 		if (a->own[i]->class_id != a->class_id)
 			continue;
-		if (a->own[i]->ring_n)
+		if (a->own[i]->ring_n && !a->own[i]->is_draining)
 			return ERR_TIMEOUT;
 		waits |= a->own[i]->n_waiting != 0;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Blocks for a session: it claims chunks by CAS and allocates from its own only. Taking a block that
- * is at hand costs no verb; everything else is one *job* at a time, a state machine of its own, for
- * which operations wait (client/alloc.c tells the order in which memory is looked for).
+ * Blocks for a session: it claims chunks by CAS and allocates from its own only. Taking a block
+ * that is at hand costs no verb; everything else is one *job* at a time, a state machine of its
+ * own, for which operations wait (client/alloc.c tells the order in which memory is looked for).
  */
 #ifndef RKV_CLIENT_ALLOC_H
 #define RKV_CLIENT_ALLOC_H
@@ -76,17 +76,17 @@ struct alloc {
 	enum alloc_job job;
 	enum alloc_stage stage;
 	enum alloc_step step;
-	uint32_t class_id; /* wanted */
-	uint64_t start;    /* stamp at which the job began, [STAMP] */
+	uint32_t class_id;  /* wanted */
+	uint64_t start;     /* stamp at which the job began, [STAMP] */
 	uint32_t reap_next; /* into own */
 	uint32_t reap_left;
-	struct chunk *at_hand;  /* being scanned, reaped, claimed or given */
-	uint64_t find_first;    /* first descriptor in the window */
-	uint64_t find_skip;     /* second pass: descriptors below it were looked at */
-	uint32_t find_len;      /* descriptors in the window */
-	uint64_t claim_desc;    /* what the CAS expects */
-	uint64_t new_desc;      /* and what it puts */
-	int64_t foreign_ns;     /* when the last second pass ended */
+	struct chunk *at_hand; /* being scanned, reaped, claimed or given */
+	uint64_t find_first;   /* first descriptor in the window */
+	uint64_t find_skip;    /* second pass: descriptors below it were looked at */
+	uint32_t find_len;     /* descriptors in the window */
+	uint64_t claim_desc;   /* what the CAS expects */
+	uint64_t new_desc;     /* and what it puts */
+	int64_t foreign_ns;    /* when the last second pass ended */
 	uint64_t n_marks_before;
 
 	unsigned char *window; /* registered */
@@ -108,7 +108,8 @@ int alloc_create(struct alloc *alloc, const struct layout *layout, unsigned char
 void alloc_destroy(struct alloc *alloc);
 
 /*
- * Takes a block of at least n_granules. 0: *ret_block is ours, its next incarnation is ret_block->tag.
+ * Takes a block of at least n_granules. 0: *ret_block is ours, its next incarnation is
+ * ret_block->tag.
  * ERR_AGAIN: a job was started; the operation waits (SLEEP_MEMORY). ERR_TIMEOUT: a block will be
  * at hand at *ret_wake_ns.
  */
@@ -131,8 +132,8 @@ void alloc_freed(struct rkv_session *session, uint64_t block_off, uint32_t tag, 
 void alloc_give_back(struct rkv_session *session, bool reap);
 
 /*
- * The connection is lost, and with it marks and blocks in doubt: what was posted counts for nothing,
- * own chunks are no longer in good order.
+ * The connection is lost, and with it marks and blocks in doubt: what was posted counts for
+ * nothing, own chunks are no longer in good order.
  */
 void alloc_link_lost(struct rkv_session *session);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A session's registered memory: see arena.h. Next-fit over page runs: blocks live for microseconds. */
+/*
+ * A session's registered memory: see arena.h. Next-fit over page runs: blocks live for
+ * microseconds.
+ */
 #include "client/arena.h"
 
 #include <stdlib.h>
@@ -31,7 +34,8 @@ arena_create(struct arena *arena, size_t fixed_len, size_t pool_len)
 	arena->fixed_len = pages_for(fixed_len) * ARENA_PAGE;
 	pool_len = pages_for(pool_len) * ARENA_PAGE;
 	arena->len = arena->fixed_len + 2 * pool_len;
-	arena->base = mmap(NULL, arena->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	arena->base =
+		mmap(NULL, arena->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (arena->base == MAP_FAILED) {
 		arena->base = NULL;
 		return ERR_NOMEM;

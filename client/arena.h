@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A session's registered memory: a fixed part (scratch of the operations, the allocator's window),
- * and two pools of pages for blocks too large for the scratch, one for what goes out and one for what
- * comes in. Two, so that an operation that holds outgoing memory can always get incoming memory
- * sooner or later: those that hold incoming memory never wait for more.
+ * and two pools of pages for blocks too large for the scratch, one for what goes out and one for
+ * what comes in. Two, so that an operation that holds outgoing memory can always get incoming
+ * memory sooner or later: those that hold incoming memory never wait for more.
  */
 #ifndef RKV_CLIENT_ARENA_H
 #define RKV_CLIENT_ARENA_H

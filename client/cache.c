@@ -131,8 +131,8 @@ retire_oldest(struct cache *cache)
 }
 
 /*
- * Is there room for len bytes at the head? Wraps the head when the rest of the ring is too short and
- * the oldest entries are not in the way.
+ * Is there room for len bytes at the head? Wraps the head when the rest of the ring is too short
+ * and the oldest entries are not in the way.
  */
 static bool
 has_room(struct cache *cache, uint32_t len)

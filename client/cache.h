@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The location cache: key -> (slot offset, word, stamp of sampling). It never holds values, and it may
- * be wrong at any time: whoever uses an entry validates what it finds there. It holds the full key,
- * without which a CAS must not expect a cached word, [STAMP].
+ * The location cache: key -> (slot offset, word, stamp of sampling). It never holds values, and it
+ * may be wrong at any time: whoever uses an entry validates what it finds there. It holds the full
+ * key, without which a CAS must not expect a cached word, [STAMP].
  *
  * Entries lie one behind the other in a ring of bytes, found through an index of 8-way lines. The
  * ring makes the bound exact in bytes, for keys of any length, without a heap. Where the head meets
@@ -43,10 +43,10 @@ struct cache {
 	uint32_t line_mask;
 	unsigned char *ring;
 	uint32_t ring_len;
-	uint32_t head;  /* where the next entry goes */
-	uint32_t tail;  /* the oldest entry */
-	uint32_t end;   /* while wrapped: where the entries before the wrap end */
-	bool wrapped;   /* the head has wrapped, the tail has not yet */
+	uint32_t head; /* where the next entry goes */
+	uint32_t tail; /* the oldest entry */
+	uint32_t end;  /* while wrapped: where the entries before the wrap end */
+	bool wrapped;  /* the head has wrapped, the tail has not yet */
 	uint32_t n_entries;
 	uint64_t n_changes; /* counts whatever makes pointers to entries invalid */
 };

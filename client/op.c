@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * GET, PUT, DELETE and their kin, from top to bottom: the only copy of the protocol. An operation is
- * a state machine; each step looks at what landed and posts the next batch. {a; b} is one batch: one
- * doorbell, one round trip.
+ * GET, PUT, DELETE and their kin, from top to bottom: the only copy of the protocol. An operation
+ * is a state machine; each step looks at what landed and posts the next batch. {a; b} is one batch:
+ * one doorbell, one round trip.
  *
  * GET     warm    {READ block; READ slot}
  *         cold    {READ A; READ B}  {READ block}
@@ -75,7 +75,10 @@ batch_cas(struct rkv_session *s, struct op *op, uint64_t off, uint64_t expect, u
 	op->n_marks_before = s->n_marks_posted;
 }
 
-/* Posts the batch; `step` looks at what lands. pending: the CAS in it, in case the connection is lost. */
+/*
+ * Posts the batch; `step` looks at what lands. pending: the CAS in it, in case the connection is
+ * lost.
+ */
 static void
 post(struct rkv_session *s, struct op *op, enum op_step step, enum op_pending pending)
 {
@@ -192,12 +195,14 @@ judge_other(struct rkv_session *s, struct op *op, uint64_t word)
 	if (!block_lengths_fit(h, op->block_room))
 		return BLOCK_INVALID;
 	if (op->is_direct && h->key_len != op->key_len) {
-		op->no_direct = true; /* key and value are cut elsewhere: read it again in one piece */
+		op->no_direct =
+			true; /* key and value are cut elsewhere: read it again in one piece */
 		return BLOCK_INVALID;
 	}
 	struct hash hash = hash_key(key, h->key_len, s->link.layout.hash_seed);
 	const unsigned char *value = op->is_direct ? op->block_value : key + h->key_len;
-	bool valid = hash_fingerprint(&hash) == slot_fingerprint(word) && is_valid(h, &hash, value, word);
+	bool valid = hash_fingerprint(&hash) == slot_fingerprint(word) &&
+		     is_valid(h, &hash, value, word);
 	return valid ? BLOCK_OTHER : BLOCK_INVALID;
 }
 
@@ -300,13 +305,17 @@ collect(struct op *op, bool with_tentative)
 			uint64_t word = op->scratch->bucket[b][i / LAYOUT_BUCKET_SLOTS]
 						.slot[i % LAYOUT_BUCKET_SLOTS];
 			uint64_t off = op->bucket_off[b] + layout_slot_in_combined(i);
-			if (!slot_refers(word) || slot_fingerprint(word) != hash_fingerprint(&op->hash))
+			if (!slot_refers(word) ||
+			    slot_fingerprint(word) != hash_fingerprint(&op->hash))
 				continue;
 			if (slot_state(word) == SLOT_TENTATIVE && !with_tentative)
 				continue;
 			if (op->has_tentative && off == op->own.off)
 				continue;
-			/* A shared overflow bucket was sampled twice: a slot that changed counts with both. */
+			/*
+			 * A shared overflow bucket was sampled twice: a slot that changed counts
+			 * with both.
+			 */
 			op->candidate[op->n_candidates++] = (struct place){off, word};
 		}
 	}
@@ -351,8 +360,8 @@ warm_landed(struct rkv_session *s, struct op *op)
 }
 
 /*
- * Finds the key: FOUND_HERE with entry and block, sampled by this operation; or FOUND_ABSENT, with both
- * buckets landed, neither of which held it, [G4].
+ * Finds the key: FOUND_HERE with entry and block, sampled by this operation; or FOUND_ABSENT, with
+ * both buckets landed, neither of which held it, [G4].
  */
 static enum found
 find(struct rkv_session *s, struct op *op)
@@ -447,8 +456,8 @@ remember(struct rkv_session *s, struct op *op, struct place place, uint32_t expi
 {
 	struct cache_entry *e = op->cached;
 	if (!e || op->cache_changes != s->cache.n_changes) {
-		cache_put(&s->cache, &op->hash, op->key, op->key_len, place.off, place.word, op->start,
-			  expiry);
+		cache_put(&s->cache, &op->hash, op->key, op->key_len, place.off, place.word,
+			  op->start, expiry);
 		return;
 	}
 	e->slot_off = place.off;
@@ -512,8 +521,7 @@ static bool
 take_block(struct rkv_session *s, struct op *op)
 {
 	uint32_t n_granules = (uint32_t)block_granules(block_len(op->key_len, op->value_len));
-	if (op->has_block &&
-	    op->mine.block_class != layout_class_of(n_granules))
+	if (op->has_block && op->mine.block_class != layout_class_of(n_granules))
 		release_block(s, op);
 	if (op->has_block)
 		return true;
@@ -539,7 +547,8 @@ take_block(struct rkv_session *s, struct op *op)
 		return false;
 	}
 	if (rc == ERR_TIMEOUT) {
-		op_sleep(s, op, SLEEP_TIME, wake_ns ? wake_ns : fab_now(s->link.fab) + (int64_t)LIMIT_REUSE_NS);
+		op_sleep(s, op, SLEEP_TIME,
+			 wake_ns ? wake_ns : fab_now(s->link.fab) + (int64_t)LIMIT_REUSE_NS);
 	} else {
 		op->alloc_class = layout_class_of(n_granules);
 		op_sleep(s, op, SLEEP_MEMORY, 0);
@@ -776,8 +785,8 @@ tentative_ns(const struct op *op)
 }
 
 /*
- * [I3] A tentative word of the same key goes first. While the very same word stays, wait; after T_TENT
- * kill it, which is always safe. True: it is gone, go on.
+ * [I3] A tentative word of the same key goes first. While the very same word stays, wait; after
+ * T_TENT kill it, which is always safe. True: it is gone, go on.
  */
 static bool
 rival_is_gone(struct rkv_session *s, struct op *op)
@@ -794,7 +803,8 @@ rival_is_gone(struct rkv_session *s, struct op *op)
 			mutate_run(s, op);
 		return false;
 	}
-	batch_cas(s, op, op->rival.off, op->rival.word, slot_with_state(op->rival.word, SLOT_DELETED));
+	batch_cas(s, op, op->rival.off, op->rival.word,
+		  slot_with_state(op->rival.word, SLOT_DELETED));
 	post(s, op, STEP_RIVAL_KILLED, PENDING_KILL);
 	return false;
 }
@@ -810,9 +820,10 @@ rival_killed(struct rkv_session *s, struct op *op)
 }
 
 /*
- * Two inserters that miss each other are the store-buffering pattern. The READ of the own slot between
- * the CAS and the READs of the buckets rules that out where atomics of one device are executed one at a
- * time; where they are only ordered for each word, the READs have to wait for it, [I1].
+ * Two inserters that miss each other are the store-buffering pattern. The READ of the own slot
+ * between the CAS and the READs of the buckets rules that out where atomics of one device are
+ * executed one at a time; where they are only ordered for each word, the READs have to wait for it,
+ * [I1].
  */
 static bool
 is_strict(const struct rkv_session *s)
@@ -1343,7 +1354,8 @@ resolve_read(struct rkv_session *s, struct op *op)
 static void
 resolve_block(struct rkv_session *s, struct op *op)
 {
-	bool follows = judge(s, op, op->candidate[0].word) == BLOCK_OURS && op->block->prev == op->new_word;
+	bool follows = judge(s, op, op->candidate[0].word) == BLOCK_OURS &&
+		       op->block->prev == op->new_word;
 	if (follows)
 		resolve_applied(s, op);
 	else

@@ -16,9 +16,9 @@
 
 /* Registered memory of one operation. */
 struct op_scratch {
-	struct layout_bucket bucket[2][2]; /* A and B, each main and overflow, as they lie */
-	uint64_t old;                      /* what a CAS found */
-	uint64_t slot;                     /* what a READ of the slot found */
+	struct layout_bucket bucket[2][2];  /* A and B, each main and overflow, as they lie */
+	uint64_t old;                       /* what a CAS found */
+	uint64_t slot;                      /* what a READ of the slot found */
 	unsigned char out[OP_INLINE_BLOCK]; /* header, key and, if it fits, value */
 	unsigned char in[OP_INLINE_BLOCK];
 };
@@ -92,8 +92,8 @@ struct op {
 
 	struct rkv_request *request;
 	struct rkv_op_stats *stats; /* of its kind, in the session */
-	uint32_t *n_waiting; /* blocking calls: counted down instead of being polled */
-	uint64_t start;      /* stamp, [STAMP] */
+	uint32_t *n_waiting;        /* blocking calls: counted down instead of being polled */
+	uint64_t start;             /* stamp, [STAMP] */
 	const unsigned char *key;
 	uint32_t key_len;
 	struct hash hash;
@@ -149,7 +149,8 @@ struct op {
 	uint64_t block_room; /* bytes that landed */
 	const unsigned char *block_value;
 	uint64_t invalid_word;
-	struct cache_entry *cached; /* where the entry came from, valid while cache.n_changes stays */
+	struct cache_entry
+		*cached; /* where the entry came from, valid while cache.n_changes stays */
 	uint64_t cache_changes;
 
 	uint64_t n_marks_before; /* marks posted before the batch's CAS */
@@ -183,9 +184,10 @@ void op_landed(struct rkv_session *session, struct landing *self, int status);
 void op_run(struct rkv_session *session, struct op *op);
 
 /*
- * A blocking GET, while nothing else is outstanding: if the cache knows the key's place, its one round
- * trip is made right here, without a place among the operations in flight. True: it is over, the
- * status is the request's. False: it goes on as an ordinary operation, from the step where it is.
+ * A blocking GET, while nothing else is outstanding: if the cache knows the key's place, its one
+ * round trip is made right here, without a place among the operations in flight. True: it is over,
+ * the status is the request's. False: it goes on as an ordinary operation, from the step where it
+ * is.
  */
 bool op_try_warm(struct rkv_session *session, struct op *op);
 

@@ -11,8 +11,8 @@
  * sleep meanwhile, and find out what became of their CASes afterwards (client/op.c).
  *
  * A request completes only when no batch of it is out, so that its buffers are the caller's again,
- * [LOCAL]; also when its deadline has passed: then the connection that keeps a batch too long is cut,
- * and every request ends, [DEADLINE].
+ * [LOCAL]; also when its deadline has passed: then the connection that keeps a batch too long is
+ * cut, and every request ends, [DEADLINE].
  */
 #include "client/session.h"
 
@@ -27,8 +27,9 @@
 
 #define PUMPS_PER_TICK 64u
 #define REAP_STAMPS 10u /* between two reaps of all maps, while chunks are short */
-#define HANG_NS INT64_C(1000000000) /* a batch out so long after its deadline: the connection hangs */
-#define WAIT_NS INT64_C(100000)     /* between two looks while nothing lands */
+#define HANG_NS                                                                                    \
+	INT64_C(1000000000)     /* a batch out so long after its deadline: the connection hangs */
+#define WAIT_NS INT64_C(100000) /* between two looks while nothing lands */
 #define POOL_MIN (UINT64_C(4) << 20)
 #define WRITES_LOW (UINT32_C(1) << 16) /* writes left in a serial when a new one is asked for */
 
@@ -59,7 +60,9 @@ publish_newest(struct rkv_session *s, uint64_t stamp)
 	}
 }
 
-/* From idle with marks out, whose start stays published; or waits while the control thread flushes. */
+/*
+ * From idle with marks out, whose start stays published; or waits while the control thread flushes.
+ */
 static __attribute__((noinline)) void
 begin_slowly(struct rkv_session *s)
 {
@@ -71,10 +74,9 @@ begin_slowly(struct rkv_session *s)
 			fab_pause(s->client->fab, 0);
 			continue;
 		}
-		if (!atomic_compare_exchange_strong_explicit(&s->port.start_word, &word,
-							     start_make(START_BUSY, stamp),
-							     memory_order_seq_cst,
-							     memory_order_relaxed))
+		if (!atomic_compare_exchange_strong_explicit(
+			    &s->port.start_word, &word, start_make(START_BUSY, stamp),
+			    memory_order_seq_cst, memory_order_relaxed))
 			continue;
 		s->is_held = true;
 		s->published = stamp;
@@ -319,7 +321,8 @@ wake_for_memory(struct rkv_session *s)
 	republish(s);
 	for (struct op *op = s->oldest; op && s->n_sleeping; op = op->next)
 		if (op->sleep == SLEEP_MEMORY)
-			op->alloc_status = op->alloc_class == s->alloc.class_id ? s->memory_status : 0;
+			op->alloc_status =
+				op->alloc_class == s->alloc.class_id ? s->memory_status : 0;
 	wake_all(s, SLEEP_MEMORY);
 }
 
@@ -382,7 +385,8 @@ take_link(struct rkv_session *s)
 	bool anew = next.serial != s->link.serial || next.epoch != s->link.epoch;
 	int rc = anew ? start_anew(s, &next) : 0;
 	if (rc != 0) {
-		log_line(&s->client->log, LOG_ERROR, "a session's registered memory: %s", err_str(rc));
+		log_line(&s->client->log, LOG_ERROR, "a session's registered memory: %s",
+			 err_str(rc));
 		fab_disconnect(next.ep);
 		s->link.serial = 0;
 		s->port.former_serial = next.serial;
@@ -402,7 +406,8 @@ take_link(struct rkv_session *s)
 		/* Stamps of another epoch mean nothing here; ours count from joining. */
 		s->stamp_seen = 0;
 		s->reap_stamp = 0;
-		atomic_store_explicit(&s->port.start_word, start_make(START_BUSY, next.joined_stamp),
+		atomic_store_explicit(&s->port.start_word,
+				      start_make(START_BUSY, next.joined_stamp),
 				      memory_order_seq_cst);
 		publish_newest(s, next.joined_stamp);
 		for (struct op *op = s->oldest; op; op = op->next)
@@ -472,7 +477,8 @@ look_after(struct rkv_session *s, struct op *op, int64_t now_ns)
 {
 	if (op->deadline_ns == 0) {
 		uint32_t ms = op->request->options.timeout_ms;
-		op->deadline_ns = now_ns + (ms ? ms : s->client->options.op_timeout_ms) * INT64_C(1000000);
+		op->deadline_ns =
+			now_ns + (ms ? ms : s->client->options.op_timeout_ms) * INT64_C(1000000);
 	}
 	if (op->is_outstanding) {
 		if (now_ns > op->deadline_ns + HANG_NS)
@@ -485,7 +491,9 @@ look_after(struct rkv_session *s, struct op *op, int64_t now_ns)
 		wake(s, op);
 }
 
-/* When the server says that free chunks run short, reaps once in a while; drained ones go at once. */
+/*
+ * When the server says that free chunks run short, reaps once in a while; drained ones go at once.
+ */
 static void
 give_back(struct rkv_session *s, uint64_t stamp)
 {
@@ -765,7 +773,9 @@ session_take(struct rkv_session *s)
 	uint64_t word = atomic_load_explicit(&s->port.start_word, memory_order_relaxed);
 	if (start_state(word) != START_IDLE && start_state(word) != START_MARKS)
 		return false;
-	/* The start stays published while we flush: it is the marks'. An idle one takes a new one. */
+	/*
+	 * The start stays published while we flush: it is the marks'. An idle one takes a new one.
+	 */
 	uint64_t stamp = start_state(word) == START_MARKS ? start_stamp(word) : newest_stamp(s);
 	if (!atomic_compare_exchange_strong_explicit(&s->port.start_word, &word,
 						     start_make(START_FLUSHING, stamp),
@@ -811,4 +821,3 @@ session_announce(struct rkv_session *s)
 	uint64_t start = start_state(word) == START_IDLE ? newest : start_stamp(word);
 	return start > LIMIT_WORD_STAMPS ? start - LIMIT_WORD_STAMPS : 0;
 }
-

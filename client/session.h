@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A session: one thread's operations on a region. It owns an endpoint, registered memory, a location
- * cache and chunks; nothing of it is shared with other sessions, so there is no lock on the data path.
+ * A session: one thread's operations on a region. It owns an endpoint, registered memory, a
+ * location cache and chunks; nothing of it is shared with other sessions, so there is no lock on
+ * the data path.
  *
  * The session's thread calls everything here, except what stands under "For the control thread".
  */
@@ -47,12 +48,12 @@ struct rkv_session {
 	bool is_held;      /* this thread has the start word: BUSY */
 	bool is_closing;   /* no new link is wanted */
 	bool is_hanging;   /* a batch is out long after its deadline */
-	bool memory_found; /* the allocator's job has ended: those that sleep for memory look again */
+	bool memory_found; /* the allocator's job has ended: who sleeps for memory looks again */
 	int memory_status;
 	uint32_t n_links;
 	struct fab_done done[SESSION_POLL_MAX]; /* what the last poll found */
-	uint32_t n_outstanding; /* batches posted and not completed */
-	uint32_t write_counter; /* low half of the next version */
+	uint32_t n_outstanding;                 /* batches posted and not completed */
+	uint32_t write_counter;                 /* low half of the next version */
 
 	/* Marks, [MARK]: counted when posted; completed when an atomic posted behind them has. */
 	uint64_t n_marks_posted;
@@ -72,11 +73,11 @@ struct rkv_session {
 	struct op *completed_last;
 	uint32_t n_in_flight;
 	uint32_t n_sleeping;
-	uint32_t n_pumps; /* since the last look at the clock */
-	uint64_t stamp_seen; /* newest stamp at the last look at the clock */
-	uint64_t published;  /* the start in the start word */
+	uint32_t n_pumps;            /* since the last look at the clock */
+	uint64_t stamp_seen;         /* newest stamp at the last look at the clock */
+	uint64_t published;          /* the start in the start word */
 	_Atomic uint64_t start_left; /* the start word as it was left: a hint, the CAS decides */
-	uint64_t reap_stamp; /* when all maps may be read again */
+	uint64_t reap_stamp;         /* when all maps may be read again */
 
 	struct arena arena;
 	struct cache cache;
@@ -91,8 +92,8 @@ int session_create(struct rkv_client *client, struct rkv_session **ret_session);
 void session_destroy(struct rkv_session *session);
 
 /*
- * Polls once, delivers what landed, wakes what slept, takes over or asks for a link. Returns how many
- * batches landed.
+ * Polls once, delivers what landed, wakes what slept, takes over or asks for a link. Returns how
+ * many batches landed.
  */
 unsigned session_pump(struct rkv_session *session);
 
@@ -136,7 +137,9 @@ void session_mark(struct rkv_session *session, uint64_t block_off, uint32_t tag,
 /* An atomic posted when n_marks marks were out has completed: so have they, [MARK]. */
 void session_marks_done(struct rkv_session *session, uint64_t n_marks);
 
-/* The allocator's job has ended: operations that sleep for memory look again, or end with status. */
+/*
+ * The allocator's job has ended: operations that sleep for memory look again, or end with status.
+ */
 void session_memory_found(struct rkv_session *session, int status);
 
 /* The next version, [SELF-ID]; 0: the serial is spent, a new one is on its way (ERR_AGAIN). */

@@ -13,9 +13,10 @@
 #include <stdint.h>
 
 struct stamps {
-	_Atomic uint64_t newest;   /* received last */
-	_Atomic uint64_t g;        /* the smallest A of all living sessions, received last */
-	_Atomic uint64_t asked;    /* number of the keepalive sent last; counted up before it is sent */
+	_Atomic uint64_t newest; /* received last */
+	_Atomic uint64_t g;      /* the smallest A of all living sessions, received last */
+	_Atomic uint64_t
+		asked; /* number of the keepalive sent last; counted up before it is sent */
 	_Atomic uint64_t answered; /* number of the keepalive answered last */
 	_Atomic uint32_t flags;    /* WIRE_STAMP_* received last */
 };

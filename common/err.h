@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Outcomes (> 0) and failures (< 0) that travel unchanged through every layer. The numbers are those
- * of rkv.h (client/client.c asserts it), so that nothing is translated on the way to the caller.
+ * Outcomes (> 0) and failures (< 0) that travel unchanged through every layer. The numbers are
+ * those of rkv.h (client/client.c asserts it), so that nothing is translated on the way to the
+ * caller.
  */
 #ifndef RKV_COMMON_ERR_H
 #define RKV_COMMON_ERR_H

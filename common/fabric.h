@@ -6,7 +6,7 @@
  *
  *   fab           this process's side of a fabric: local registrations, clock, randomness
  *   fab_region    a server's region as it is reached from here; severed when its server is gone
- *   fab_endpoint  one session's reliable connection to a region, with its completion queue, [ONE-QP]
+ *   fab_endpoint  one session's reliable connection to a region, with completion queue, [ONE-QP]
  *
  * WHAT A BATCH PROMISES (proto/ORDERING.md; no more than the weakest fabric gives):
  *   - WRITE before CAS/FAA: whoever sees the atomic's effect sees the WRITE's bytes;
@@ -15,9 +15,10 @@
  *   - a READ of bytes written before on the same endpoint returns them or newer ones;
  *   - all local bytes of a batch are in place, and its buffers the caller's again, when its
  *     completion is polled (and so are those of all earlier batches of the endpoint).
- * Nothing else: READs of a batch may be sampled in any order, in pieces, even twice; WRITEs may land
- * in any order, in pieces, after their completion. No aligned word of 8 bytes is torn, neither alone
- * nor within a longer READ (a habit of all known NICs and hosts, which the specification omits).
+ * Nothing else: READs of a batch may be sampled in any order, in pieces, even twice; WRITEs may
+ * land in any order, in pieces, after their completion. No aligned word of 8 bytes is torn, neither
+ * alone nor within a longer READ (a habit of all known NICs and hosts, which the specification
+ * omits).
  *
  * An endpoint belongs to one thread at a time. fab_region_sever may come from any thread.
  */
@@ -42,8 +43,8 @@ struct fab_piece {
 };
 
 /*
- * READ scatters to, WRITE gathers from piece[0] and, if its len is not 0, piece[1]. CAS and FAA work
- * on the 8 aligned bytes at roff and put the old value into piece[0] (len 8).
+ * READ scatters to, WRITE gathers from piece[0] and, if its len is not 0, piece[1]. CAS and FAA
+ * work on the 8 aligned bytes at roff and put the old value into piece[0] (len 8).
  */
 struct fab_op {
 	enum fab_kind kind;
@@ -53,7 +54,9 @@ struct fab_op {
 	uint64_t swap;   /* CAS: the word to put */
 };
 
-/* A completed batch: status 0 or a failure of err.h, after which nothing of it is in flight here. */
+/*
+ * A completed batch: status 0 or a failure of err.h, after which nothing of it is in flight here.
+ */
 struct fab_done {
 	void *cookie;
 	int status;
@@ -65,10 +68,10 @@ struct fab_done {
 struct fab_offer {
 	uint64_t region_id;
 	uint64_t epoch;
-	uint64_t base;        /* the server's address of the region (verbs), 0 on soft fabrics */
-	uint64_t len;         /* bytes */
+	uint64_t base; /* the server's address of the region (verbs), 0 on soft fabrics */
+	uint64_t len;  /* bytes */
 	uint32_t r_key;
-	char unix_path[108];  /* the socket that hands out the pool (shm) */
+	char unix_path[108];     /* the socket that hands out the pool (shm) */
 	unsigned char token[16]; /* one-time: ties this to the control connection */
 };
 

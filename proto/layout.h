@@ -203,8 +203,8 @@ layout_place(struct layout *l)
 	l->chunk_table_off =
 		layout_round_up(l->index_off + l->n_groups * LAYOUT_GROUP_LEN, LAYOUT_PAGE);
 	l->free_map_off = layout_round_up(l->chunk_table_off + l->n_chunks * 8, LAYOUT_PAGE);
-	l->heap_off = layout_round_up(l->free_map_off + l->n_chunks * (l->chunk_size / LIMIT_GRANULE),
-				      LAYOUT_PAGE);
+	l->heap_off = layout_round_up(
+		l->free_map_off + l->n_chunks * (l->chunk_size / LIMIT_GRANULE), LAYOUT_PAGE);
 	return l->heap_off + l->n_chunks * l->chunk_size;
 }
 
@@ -234,8 +234,9 @@ layout_plan(struct layout *l, uint64_t region_len, uint64_t index_slots, uint64_
 	*l = (struct layout){0};
 	l->chunk_size = chunk_size ? chunk_size : layout_default_chunk_size(region_len);
 	for (l->n_chunks = region_len / l->chunk_size; l->n_chunks >= LIMIT_CHUNKS_MIN;) {
-		uint64_t slots = index_slots ? index_slots
-					     : l->n_chunks * l->chunk_size / LIMIT_HEAP_BYTES_PER_SLOT;
+		uint64_t slots = index_slots
+					 ? index_slots
+					 : l->n_chunks * l->chunk_size / LIMIT_HEAP_BYTES_PER_SLOT;
 		l->n_groups = layout_groups_for(slots);
 		if (l->n_groups == 0)
 			l->n_groups = 1;
@@ -293,7 +294,8 @@ layout_from_superblock(struct layout *l, const struct layout_superblock *sb)
 	    sb->word_stamps != LIMIT_WORD_STAMPS || sb->stamp_ms != LIMIT_STAMP_MS)
 		return "the region was formatted by a test build with other limits";
 	if (sb->n_segments != 1)
-		return "the region has an index of several segments, which this version cannot read";
+		return "the region has an index of several segments, which this version cannot "
+		       "read";
 	if (sb->chunk_size < LIMIT_CHUNK_MIN || sb->chunk_size > LIMIT_CHUNK_MAX ||
 	    (sb->chunk_size & (sb->chunk_size - 1)) != 0 || sb->n_chunks < LIMIT_CHUNKS_MIN ||
 	    sb->n_chunks > LIMIT_REGION_MAX / sb->chunk_size || sb->segment[0].n_groups < 1 ||

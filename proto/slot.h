@@ -122,7 +122,8 @@ slot_is_empty(uint64_t word)
 static inline bool
 slot_refers(uint64_t word)
 {
-	return word != 0 && (slot_state(word) == SLOT_COMMITTED || slot_state(word) == SLOT_TENTATIVE);
+	return word != 0 &&
+	       (slot_state(word) == SLOT_COMMITTED || slot_state(word) == SLOT_TENTATIVE);
 }
 
 #endif

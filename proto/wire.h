@@ -5,8 +5,8 @@
  *
  *   client                         server
  *   HELLO            ->            checks magic, versions, structure sizes
- *                    <-            WELCOME: the region, how to reach it, a one-time token; or REFUSED
- *   JOIN             ->            a new session; names a former one that touches the region no more
+ *                    <-            WELCOME: the region, how to reach it, a token; or REFUSED
+ *   JOIN             ->            a new session; names a former one that has stopped
  *                    <-            JOINED: session slot, serial, stamp; or REFUSED
  *   KEEPALIVE        ->            every stamp_ms: A of each session, [STAMP]
  *                    <-            STAMP: the newest stamp, G, whether chunks are short
@@ -58,7 +58,7 @@ struct wire_header {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t type;
-	uint32_t len; /* of the whole message, this header included */
+	uint32_t len;     /* of the whole message, this header included */
 	uint32_t request; /* chosen by the client, repeated in the answer */
 };
 static_assert(sizeof(struct wire_header) == 16, "wire header");
@@ -104,9 +104,9 @@ static inline struct wire_difference
 wire_sizes_compare(const struct wire_sizes *theirs)
 {
 	static const char *const name[WIRE_SIZE_COUNT] = {
-		"layout version", "superblock length", "bucket length",
-		"block header length", "granule length", "number of tag bits",
-		"word age in stamps", "stamp interval in ms",
+		"layout version",      "superblock length",    "bucket length",
+		"block header length", "granule length",       "number of tag bits",
+		"word age in stamps",  "stamp interval in ms",
 	};
 	struct wire_sizes own = wire_sizes_own();
 	uint32_t a[WIRE_SIZE_COUNT], b[WIRE_SIZE_COUNT];
@@ -165,7 +165,7 @@ static_assert(sizeof(struct wire_welcome) == 328, "welcome");
 
 struct wire_refused {
 	struct wire_header header;
-	int32_t code; /* a failure of err.h */
+	int32_t code;                  /* a failure of err.h */
 	char reason[LIMIT_REASON_MAX]; /* a sentence, NUL-terminated */
 };
 static_assert(sizeof(struct wire_refused) == 420, "refused");

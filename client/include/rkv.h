@@ -53,10 +53,10 @@ enum {
 	RKV_E_NO_SPACE = -3,   /* the pool is full: delete something, or give it more memory */
 	RKV_E_INDEX_FULL = -4, /* no slot in either bucket of the key: more --index-slots */
 	RKV_E_TOO_BIG = -5,    /* key or value above the limit (rkv_limits) */
-	RKV_E_TOO_SMALL = -6,  /* the caller's buffer is shorter than the value; its length is returned */
-	RKV_E_INVALID = -7,    /* an argument, or the state of the object, does not allow the call */
+	RKV_E_TOO_SMALL = -6,  /* the buffer is shorter than the value; its length is returned */
+	RKV_E_INVALID = -7,    /* an argument, or the object's state, does not allow the call */
 	RKV_E_CONN = -8,       /* no connection to the server; not applied; may be retried */
-	RKV_E_VERSION = -9,    /* server and client are of versions that do not understand each other */
+	RKV_E_VERSION = -9,    /* server and client do not understand each other's version */
 	RKV_E_PERM = -10,      /* not allowed */
 	RKV_E_CORRUPT = -11,   /* remote memory holds bytes that cannot be */
 	RKV_E_NOMEM = -12      /* out of local memory, file descriptors or sessions */
@@ -71,14 +71,13 @@ typedef void (*rkv_log_fn)(void *arg, int level, const char *line);
 /* Fill with rkv_options_init, then change what differs. */
 struct rkv_options {
 	uint32_t connect_timeout_ms; /* rkv_open, rkv_session_open; default 5000 */
-	uint32_t op_timeout_ms;      /* an operation whose request has no own timeout; default 5000 */
-	uint32_t depth;              /* operations in flight of a session, 1..4096; default 128 */
-	uint32_t log_level;          /* lines above it are dropped; default RKV_LOG_WARN */
-	size_t cache_bytes;          /* location cache of a session; 0: none; default 16 MiB */
-	size_t arena_bytes;          /* registered memory of a session; 0: chosen by chunk size */
-	uint32_t strict_insert;      /* 1: INSERT waits once more, for devices whose atomics of
-				      * different words pass each other (proto/ORDERING.md, [I1]); default 0 */
-	rkv_log_fn log;              /* called from any thread of the library; default NULL */
+	uint32_t op_timeout_ms; /* an operation whose request has no own timeout; default 5000 */
+	uint32_t depth;         /* operations in flight of a session, 1..4096; default 128 */
+	uint32_t log_level;     /* lines above it are dropped; default RKV_LOG_WARN */
+	size_t cache_bytes;     /* location cache of a session; 0: none; default 16 MiB */
+	size_t arena_bytes;     /* registered memory of a session; 0: chosen by chunk size */
+	uint32_t strict_insert; /* 1: INSERT waits once more (proto/ORDERING.md); default 0 */
+	rkv_log_fn log;         /* called from any thread of the library; default NULL */
 	void *log_arg;
 };
 
@@ -94,7 +93,10 @@ RKV_API void rkv_options_init(struct rkv_options *options);
 RKV_API int rkv_open(const char *servers, const struct rkv_options *options,
 		     struct rkv_client **ret_client);
 
-/* Closes the client and its sessions that are still open, which no thread may be using. NULL is nothing. */
+/*
+ * Closes the client and its sessions that are still open, which no thread may be using. NULL is
+ * nothing.
+ */
 RKV_API void rkv_close(struct rkv_client *client);
 
 /* Opens a session. Blocking, until connect_timeout_ms. Failures: CONN, TIMEOUT, NOMEM, INVALID. */
@@ -108,8 +110,8 @@ RKV_API void rkv_session_close(struct rkv_session *session);
 
 /* The exact limits of the region a client is connected to. */
 struct rkv_limit_values {
-	uint32_t key_len_min; /* bytes: 1 */
-	uint32_t key_len_max; /* bytes */
+	uint32_t key_len_min;   /* bytes: 1 */
+	uint32_t key_len_max;   /* bytes */
 	uint64_t block_len_max; /* bytes of 40 + key + value: value_len_max = this - 40 - key_len */
 	uint64_t value_len_max; /* bytes, beside a key of key_len_max */
 	uint32_t ttl_max_s;
@@ -135,8 +137,8 @@ struct rkv_put_options {
 };
 
 /*
- * Reads a value into buf. value_len is set also with RKV_E_TOO_SMALL. Unless RKV_OK is returned, the
- * contents of buf are undefined. buf may be NULL if buf_len is 0; ret_item may be NULL.
+ * Reads a value into buf. value_len is set also with RKV_E_TOO_SMALL. Unless RKV_OK is returned,
+ * the contents of buf are undefined. buf may be NULL if buf_len is 0; ret_item may be NULL.
  * Cost: 1 round trip warm, 2 cold, 1 for a miss.
  * RKV_NOT_FOUND. Failures: TOO_SMALL, TOO_BIG (key), TIMEOUT, CONN, CORRUPT, INVALID.
  */
@@ -144,19 +146,17 @@ RKV_API int rkv_get(struct rkv_session *session, const void *key, size_t key_len
 		    size_t buf_len, struct rkv_item *ret_item);
 
 /*
- * Stores a value, whether the key is there or not; the last writer wins. options NULL: no ttl, flags
- * 0. An empty value (value NULL, value_len 0) is a value. ret_version may be NULL.
+ * Stores a value, whether the key is there or not; the last writer wins. options NULL: no ttl,
+ * flags 0. An empty value (value NULL, value_len 0) is a value. ret_version may be NULL.
  * Cost: 1 round trip warm, 3 cold, 3 for a new key (4 with strict_insert).
  * RKV_AGAIN. Failures: TIMEOUT, MAYBE, NO_SPACE, INDEX_FULL, TOO_BIG, CONN, INVALID.
  */
-RKV_API int rkv_put(struct rkv_session *session, const void *key, size_t key_len,
-		    const void *value, size_t value_len, const struct rkv_put_options *options,
-		    uint64_t *ret_version);
+RKV_API int rkv_put(struct rkv_session *session, const void *key, size_t key_len, const void *value,
+		    size_t value_len, const struct rkv_put_options *options, uint64_t *ret_version);
 
 /* As rkv_put, if the key is absent (3 round trips); else RKV_EXISTS (1 warm, 2 cold). */
-RKV_API int rkv_add(struct rkv_session *session, const void *key, size_t key_len,
-		    const void *value, size_t value_len, const struct rkv_put_options *options,
-		    uint64_t *ret_version);
+RKV_API int rkv_add(struct rkv_session *session, const void *key, size_t key_len, const void *value,
+		    size_t value_len, const struct rkv_put_options *options, uint64_t *ret_version);
 
 /* As rkv_put, if the key is there; else RKV_NOT_FOUND. Cost: 2 round trips warm, 3 cold. */
 RKV_API int rkv_replace(struct rkv_session *session, const void *key, size_t key_len,
@@ -167,9 +167,9 @@ RKV_API int rkv_replace(struct rkv_session *session, const void *key, size_t key
  * Compare-and-swap: as rkv_put, if the key is there in version `version`; else RKV_MISMATCH or
  * RKV_NOT_FOUND. Cost: 2 round trips warm, 3 cold.
  */
-RKV_API int rkv_cas(struct rkv_session *session, const void *key, size_t key_len,
-		    const void *value, size_t value_len, uint64_t version,
-		    const struct rkv_put_options *options, uint64_t *ret_version);
+RKV_API int rkv_cas(struct rkv_session *session, const void *key, size_t key_len, const void *value,
+		    size_t value_len, uint64_t version, const struct rkv_put_options *options,
+		    uint64_t *ret_version);
 
 /* Removes a key; RKV_NOT_FOUND if it is absent. Cost: 1 round trip warm, 3 cold. */
 RKV_API int rkv_delete(struct rkv_session *session, const void *key, size_t key_len);
@@ -214,9 +214,9 @@ struct rkv_request {
 };
 
 /*
- * Starts an operation. It completes exactly once, through rkv_poll, by its deadline. RKV_OK; RKV_AGAIN:
- * depth operations are in flight (poll, then submit again); INVALID. Anything else that is wrong with
- * the request is its status.
+ * Starts an operation. It completes exactly once, through rkv_poll, by its deadline. RKV_OK;
+ * RKV_AGAIN: depth operations are in flight (poll, then submit again); INVALID. Anything else that
+ * is wrong with the request is its status.
  */
 RKV_API int rkv_submit(struct rkv_session *session, struct rkv_request *request);
 
@@ -229,8 +229,8 @@ RKV_API int rkv_poll(struct rkv_session *session, struct rkv_request **done, int
 		     uint32_t timeout_ms);
 
 /*
- * Runs n requests to completion, as many at once as depth allows; each has its own status. Cannot be
- * mixed with requests in flight (INVALID). RKV_OK when all have completed.
+ * Runs n requests to completion, as many at once as depth allows; each has its own status. Cannot
+ * be mixed with requests in flight (INVALID). RKV_OK when all have completed.
  */
 RKV_API int rkv_run(struct rkv_session *session, struct rkv_request *requests, size_t n);
 
@@ -239,10 +239,10 @@ RKV_API int rkv_multi_get(struct rkv_session *session, struct rkv_request *reque
 RKV_API int rkv_multi_put(struct rkv_session *session, struct rkv_request *requests, size_t n);
 
 /*
- * Registers memory of the caller, so that large values move between it and the server without a copy.
- * A GET into it needs a capacity of rkv_buffer_size(value_len), because whole blocks are read; the
- * bytes behind the value, and all of them after a failure, are undefined. Failures: NOMEM, PERM,
- * INVALID. Unregister when no request uses it.
+ * Registers memory of the caller, so that large values move between it and the server without a
+ * copy. A GET into it needs a capacity of rkv_buffer_size(value_len), because whole blocks are
+ * read; the bytes behind the value, and all of them after a failure, are undefined. Failures:
+ * NOMEM, PERM, INVALID. Unregister when no request uses it.
  */
 RKV_API int rkv_buffer_register(struct rkv_client *client, void *buf, size_t len);
 RKV_API int rkv_buffer_unregister(struct rkv_client *client, void *buf);
@@ -259,8 +259,8 @@ struct rkv_op_stats {
 	uint64_t n_marks;       /* 1-byte WRITEs that nobody waits for */
 	uint64_t n_bytes_read;  /* asked of the fabric */
 	uint64_t n_bytes_written;
-	uint64_t n_retries;     /* batches beyond the first try */
-	uint64_t n_cas_lost;    /* CASes that found another word */
+	uint64_t n_retries;  /* batches beyond the first try */
+	uint64_t n_cas_lost; /* CASes that found another word */
 };
 
 struct rkv_stats_values {
@@ -273,7 +273,7 @@ struct rkv_stats_values {
 	uint64_t n_chunks_claimed;
 	uint64_t n_chunks_adopted;
 	uint64_t n_chunks_returned;
-	uint64_t n_blocks_resting; /* now: freed, waiting for a stamp, [WRAP] */
+	uint64_t n_blocks_resting;       /* now: freed, waiting for a stamp, [WRAP] */
 	uint64_t n_maintenance_requests; /* work requests of claiming, reading maps, flushing */
 };
 

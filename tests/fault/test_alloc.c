@@ -187,7 +187,10 @@ test_reap(void **state)
 #define FREED 1u
 #define TORN 2u
 
-/* Chunk 0 as a session has left it: a block in use, one that is free, one torn; the rest never used. */
+/*
+ * Chunk 0 as a session has left it: a block in use, one that is free, one torn; the rest never
+ * used.
+ */
 static void
 leave_chunk(struct world *w, enum chunk_state state)
 {
@@ -536,7 +539,10 @@ test_lost_before_map(void **state)
 	}
 }
 
-/* Whether a chunk was given back is in doubt: it may be another's, so nothing more is taken from it. */
+/*
+ * Whether a chunk was given back is in doubt: it may be another's, so nothing more is taken from
+ * it.
+ */
 static void
 test_lost_giving_back(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The Nth failing call from rkv_open to rkv_close against kv-server, until no site is left. Calls of
- * the control thread count too: it tries again by itself, so a failure there may go unnoticed.
+ * The Nth failing call from rkv_open to rkv_close against kv-server, until no site is left. Calls
+ * of the control thread count too: it tries again by itself, so a failure there may go unnoticed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,8 +110,8 @@ start_at(const char *listen)
 }
 
 /*
- * The server is killed and comes back, and the Nth call fails while the client heals: it tries again
- * by itself, and in the end it has healed.
+ * The server is killed and comes back, and the Nth call fails while the client heals: it tries
+ * again by itself, and in the end it has healed.
  */
 static void
 run_heal(const char *listen, unsigned nth, bool *ret_was_reached)

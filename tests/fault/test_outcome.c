@@ -370,7 +370,9 @@ test_new_block(void **state)
 	close_bench(&b);
 }
 
-/* A dead session cannot prove anything: what may have been applied is MAYBE, the rest starts over. */
+/*
+ * A dead session cannot prove anything: what may have been applied is MAYBE, the rest starts over.
+ */
 static void
 run_dead(const struct outcome *o, enum world_relink relink)
 {
@@ -495,7 +497,9 @@ test_hang(void **state)
 	close_bench(&b);
 }
 
-/* A session that is closed without a link: what is in flight ends by its deadline, told as it is. */
+/*
+ * A session that is closed without a link: what is in flight ends by its deadline, told as it is.
+ */
 static void
 test_close_without_link(void **state)
 {

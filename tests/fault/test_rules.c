@@ -113,8 +113,8 @@ test_old_word(void **state)
 }
 
 /*
- * What [STAMP] is for: the word recurs after its tags have gone round, but names another key. An old
- * word leads to a look at the block, which is another's; it is not written over.
+ * What [STAMP] is for: the word recurs after its tags have gone round, but names another key. An
+ * old word leads to a look at the block, which is another's; it is not written over.
  */
 static void
 test_old_word_of_another(void **state)

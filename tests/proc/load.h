@@ -3,8 +3,9 @@
  * Load for tests: values that tell what they are, sessions that mix all operations and verify each
  * answer, and forked processes to run them in.
  *
- * A value is made of its key and a 32-bit id (writer << 24 | serial), which the user flags carry. Both
- * decide its length and every byte: a torn or foreign value does not match, whatever its length.
+ * A value is made of its key and a 32-bit id (writer << 24 | serial), which the user flags carry.
+ * Both decide its length and every byte: a torn or foreign value does not match, whatever its
+ * length.
  */
 #ifndef RKV_TESTS_LOAD_H
 #define RKV_TESTS_LOAD_H

@@ -15,8 +15,8 @@ raw_client_EXTRA := tests/proc/proc.c tests/proc/raw.c
 proc_TESTS += tests/proc/test_client_control
 san_TESTS += tests/proc/test_client_control
 test_client_control_EXTRA := tests/proc/fake_server.c tests/proc/proc.c tests/fabric/shm_pair.c
-load_TESTS := tests/proc/test_cost tests/proc/test_mixed tests/proc/test_kill tests/proc/test_space \
-	tests/proc/test_limits
+load_TESTS := tests/proc/test_cost tests/proc/test_mixed tests/proc/test_kill \
+	tests/proc/test_space tests/proc/test_limits
 load_EXTRA := tests/proc/load.c tests/proc/proc.c tests/sim/lin.c
 proc_TESTS += $(load_TESTS)
 san_TESTS += $(load_TESTS)

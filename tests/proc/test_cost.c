@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The cost of each operation, by counters: round trips, work requests, bytes read and written, marks.
- * And what a warm session does not do: allocate, lock, call the system.
+ * The cost of each operation, by counters: round trips, work requests, bytes read and written,
+ * marks. And what a warm session does not do: allocate, lock, call the system.
  */
 #include <dlfcn.h>
 #include <errno.h>

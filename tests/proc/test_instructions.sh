@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Instructions of a warm GET, counted by callgrind: they repeat for the same binary, whatever else the
-# machine is doing. Counted is everything inside rkv_get; the first calls are subtracted.
+# Instructions of a warm GET, counted by callgrind: they repeat for the same binary, whatever else
+# the machine is doing. Counted is everything inside rkv_get; the first calls are subtracted.
 . tests/lib.sh
 
 LIMIT_100=800 # instructions for a value of 100 bytes
@@ -42,7 +42,7 @@ echo "# a warm GET of 100 bytes: $small instructions; of 1,000 bytes: $large"
 if [ -n "$small" ] && [ "$small" -gt 0 ] && [ "$small" -le $LIMIT_100 ]; then
 	ok "a warm GET of 100 bytes takes at most $LIMIT_100 instructions"
 else
-	not_ok "a warm GET of 100 bytes takes at most $LIMIT_100 instructions, not ${small:-unknown}"
+	not_ok "a warm GET of 100 bytes takes at most $LIMIT_100 instructions" "${small:-unknown}"
 fi
 if [ -n "$large" ] && [ "$large" -gt "$small" ]; then
 	ok "a longer value takes more: the count is of the whole call"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Keys and values at and beyond their limits, buffers, times to live, flags, fork, batches: each case
- * has an answer of its own, and a refused one touches no memory.
+ * Keys and values at and beyond their limits, buffers, times to live, flags, fork, batches: each
+ * case has an answer of its own, and a refused one touches no memory.
  */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Eight sessions in four processes on sixteen keys, all operations mixed: no answer is foreign, torn or
- * missing, and the merged history is linearisable. Increments by compare-and-swap are all there.
- * Many keys, each with its own answer.
+ * Eight sessions in four processes on sixteen keys, all operations mixed: no answer is foreign,
+ * torn or missing, and the merged history is linearisable. Increments by compare-and-swap are all
+ * there. Many keys, each with its own answer.
  *
  * The build with tiny tags runs the mixed load for a minute: every block rests at each fourth use.
  * The build with tiny hashes lets keys meet that otherwise never would. timeout: 600
@@ -241,7 +241,9 @@ increment(void *arg)
 	return 0;
 }
 
-/* No client is open while it forks: the thread sanitizer lets only a single-threaded process do so. */
+/*
+ * No client is open while it forks: the thread sanitizer lets only a single-threaded process do so.
+ */
 static void
 test_increments(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Memory goes round: processes that come and go do not use it up, a full index and a full pool are
- * answers of their own, and what was deleted makes room again, for the same sizes, for other sessions
- * and, once its stamp has passed, for other sizes. timeout: 600
+ * answers of their own, and what was deleted makes room again, for the same sizes, for other
+ * sessions and, once its stamp has passed, for other sizes. timeout: 600
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -620,14 +620,14 @@ static int
 classes_try(struct search *s, size_t from, const struct item *const *classes)
 {
 	bool present = STATE_VALUE(pool_at(&s->now, from)[WORD_STATE]) != TERM_NONE;
-	int class, weaker, ret = 0;
+	int group, weaker, ret = 0;
 
-	for (class = 0; class < CLASS_COUNT && ret == 0; class ++) {
-		if (!classes[class])
+	for (group = 0; group < CLASS_COUNT && ret == 0; group++) {
+		if (!classes[group])
 			continue;
-		weaker = class - LIN_PUT + (present ? LIN_REPLACE : LIN_ADD);
-		if (classes[class]->op->kind != LIN_PUT || !classes[weaker])
-			ret = write_try(s, from, classes[class]);
+		weaker = group - LIN_PUT + (present ? LIN_REPLACE : LIN_ADD);
+		if (classes[group]->op->kind != LIN_PUT || !classes[weaker])
+			ret = write_try(s, from, classes[group]);
 	}
 	return ret;
 }
@@ -638,18 +638,18 @@ opens_try(struct search *s, size_t from)
 {
 	const struct item *classes[CLASS_COUNT] = {NULL};
 	uint32_t i;
-	int class, ret = 0;
+	int group, ret = 0;
 
 	for (i = 0; i < s->opens.n && ret == 0; i++) {
 		const struct item *item = &s->items[s->opens.items[i]];
 
 		if (bit_test(pool_at(&s->now, from), item->bit))
 			continue;
-		class = open_class(s, item);
-		if (class == CLASS_NONE)
+		group = open_class(s, item);
+		if (group == CLASS_NONE)
 			ret = write_try(s, from, item);
-		else if (!classes[class])
-			classes[class] = item;
+		else if (!classes[group])
+			classes[group] = item;
 	}
 	return ret ? ret : classes_try(s, from, classes);
 }

@@ -79,8 +79,8 @@ draw_fabric(uint64_t *r, struct store_config *c)
 	c->late_permille = DRAW(r, 0, 0, 0, 20, 100);
 	c->step_ns = DRAW(r, 200, 1000, 4000);
 	/* Strict priorities starve the rest of the world if keepalives come often. */
-	c->stamp_ns = c->step_ns * (c->sched == SCHED_PCT ? DRAW(r, 1000, 5000)
-							   : DRAW(r, 100, 500, 5000));
+	c->stamp_ns = c->step_ns *
+		      (c->sched == SCHED_PCT ? DRAW(r, 1000, 5000) : DRAW(r, 100, 500, 5000));
 	/* [I1] In WORST, and without waiting once more, the unit must be one per node. */
 	c->unit_per_address = c->profile != PROFILE_WORST && store_chance(r, 30);
 	c->repeat_reads = store_chance(r, 30);
@@ -146,8 +146,7 @@ get_setting(const struct store_config *c, const struct setting *s)
 	const char *at = (const char *)c + s->at;
 	if (s->kind == SETTING_NS)
 		return *(const int64_t *)(const void *)at;
-	return s->kind == SETTING_BOOL ? *(const bool *)at
-				       : *(const unsigned *)(const void *)at;
+	return s->kind == SETTING_BOOL ? *(const bool *)at : *(const unsigned *)(const void *)at;
 }
 
 static void
@@ -434,9 +433,12 @@ store_shrink(struct store_config *config, unsigned max_runs, unsigned max_s, cha
 	static const struct {
 		const char *name;
 		int64_t least;
-	} order[] = {{"FAULTS", 0},  {"OPS", 1},   {"CLIENTS", 1}, {"KEYS", 1},
-		     {"DEPTH", 1},   {"LATE", 0},  {"REPEAT_READS", 0}, {"UNIT_PER_ADDRESS", 0}};
-	struct shrinking s = {.config = config, .max_runs = max_runs, .until = time(NULL) + max_s, .text = ret_text};
+	} order[] = {{"FAULTS", 0}, {"OPS", 1},  {"CLIENTS", 1},      {"KEYS", 1},
+		     {"DEPTH", 1},  {"LATE", 0}, {"REPEAT_READS", 0}, {"UNIT_PER_ADDRESS", 0}};
+	struct shrinking s = {.config = config,
+			      .max_runs = max_runs,
+			      .until = time(NULL) + max_s,
+			      .text = ret_text};
 	bool progress = true;
 	while (progress && s.n_runs < max_runs && time(NULL) <= s.until) {
 		progress = false;

@@ -42,19 +42,23 @@ struct store_config {
 };
 
 /* What a run has met; a test that never meets one of them tests less than it says. */
-#define STORE_EVENTS(X) \
-	X(WITHDRAW) X(KILL) X(RIVAL_WAIT) X(RIVAL_KILL) X(RECHECK) X(CAS_LOST) X(INVALID_BLOCK) \
-	X(RESOLVE_UPDATE) X(RESOLVE_DELETE) X(RESOLVE_TENTATIVE) X(RESOLVE_COMMIT) \
-	X(RESOLVE_BLOCK) X(LOST_WITHDRAW) X(LOST_KILL) X(EXPIRED_TENTATIVE) X(REST) X(ADOPT) \
-	X(GIVE_BACK) X(FLUSH) X(MAYBE) X(TIMEOUT) X(AGAIN) X(NO_SPACE) X(INDEX_FULL) X(CONN) \
-	X(EXISTS) X(MISMATCH) X(TOO_SMALL) X(LARGE) X(WARM) X(CRASH) X(STOP) X(STOP_PROCESS) \
-	X(BREAK) X(DEATH) X(CUT) X(RELINK) X(REJOIN) X(RENEW) X(REOPEN)
+#define STORE_EVENTS(X)                                                                            \
+	X(WITHDRAW)                                                                                \
+	X(KILL) X(RIVAL_WAIT) X(RIVAL_KILL) X(RECHECK) X(CAS_LOST) X(INVALID_BLOCK)                \
+		X(RESOLVE_UPDATE) X(RESOLVE_DELETE) X(RESOLVE_TENTATIVE) X(RESOLVE_COMMIT)         \
+			X(RESOLVE_BLOCK) X(LOST_WITHDRAW) X(LOST_KILL) X(EXPIRED_TENTATIVE)        \
+				X(REST) X(ADOPT) X(GIVE_BACK) X(FLUSH) X(MAYBE) X(TIMEOUT)         \
+					X(AGAIN) X(NO_SPACE) X(INDEX_FULL) X(CONN) X(EXISTS)       \
+						X(MISMATCH) X(TOO_SMALL) X(LARGE) X(WARM) X(CRASH) \
+							X(STOP) X(STOP_PROCESS) X(BREAK) X(DEATH)  \
+								X(CUT) X(RELINK) X(REJOIN)         \
+									X(RENEW) X(REOPEN)
 
 enum store_event {
 #define STORE_EVENT(name) STORE_##name,
 	STORE_EVENTS(STORE_EVENT)
 #undef STORE_EVENT
-	N_STORE_EVENTS
+		N_STORE_EVENTS
 };
 
 struct store_counts {
@@ -69,8 +73,8 @@ const char *store_event_name(enum store_event event);
 void store_config_draw(uint64_t seed, struct store_config *ret_config);
 
 /*
- * Reads a run as it is written ("SEED=7 PROFILE=worst OPS=3"), or from the environment where text is
- * NULL. What is not said follows from the seed. False: no seed, or something that is no setting.
+ * Reads a run as it is written ("SEED=7 PROFILE=worst OPS=3"), or from the environment where text
+ * is NULL. What is not said follows from the seed. False: no seed, or something that is no setting.
  */
 bool store_config_parse(const char *text, struct store_config *ret_config);
 
@@ -83,8 +87,8 @@ bool store_run(const struct store_config *config, struct store_counts *counts, u
 	       char ret_text[200]);
 
 /*
- * Makes a failing run smaller: fewer faults, operations, clients, keys. At most max_runs runs, begun
- * within max_s seconds. Returns how many runs it took.
+ * Makes a failing run smaller: fewer faults, operations, clients, keys. At most max_runs runs,
+ * begun within max_s seconds. Returns how many runs it took.
  */
 unsigned store_shrink(struct store_config *config, unsigned max_runs, unsigned max_s,
 		      char ret_text[200]);

@@ -13,8 +13,8 @@ enum fault {
 	FAULT_STOP,         /* the application's thread stands still, the control thread goes on */
 	FAULT_STOP_PROCESS, /* both do */
 	FAULT_CRASH,
-	FAULT_DEATH,        /* the server gives up a client that lives */
-	FAULT_CUT,          /* the control connection fails; the server waits */
+	FAULT_DEATH, /* the server gives up a client that lives */
+	FAULT_CUT,   /* the control connection fails; the server waits */
 	N_FAULTS,
 };
 
@@ -71,7 +71,8 @@ break_connection(struct world *w, struct peer *p)
 static void
 strike(struct world *w, struct peer *p, enum fault fault)
 {
-	static const char *const names[] = {"break", "stop", "stop process", "crash", "death", "cut"};
+	static const char *const names[] = {"break", "stop",  "stop process",
+					    "crash", "death", "cut"};
 	store_trace(w, "client %u: %s", p->number, names[fault]);
 	w->n_faults_left--;
 	w->calm_step = sim_n_steps(w->sim);
@@ -104,9 +105,9 @@ strike(struct world *w, struct peer *p, enum fault fault)
 static enum fault
 draw_fault(struct world *w)
 {
-	static const enum fault faults[] = {FAULT_BREAK, FAULT_BREAK, FAULT_BREAK,        FAULT_STOP,
-					    FAULT_STOP,  FAULT_CRASH, FAULT_STOP_PROCESS, FAULT_DEATH,
-					    FAULT_CUT};
+	static const enum fault faults[] = {FAULT_BREAK,        FAULT_BREAK, FAULT_BREAK,
+					    FAULT_STOP,         FAULT_STOP,  FAULT_CRASH,
+					    FAULT_STOP_PROCESS, FAULT_DEATH, FAULT_CUT};
 	return faults[store_random(&w->random, sizeof(faults) / sizeof(faults[0]))];
 }
 

@@ -32,8 +32,8 @@ read_value(struct world *w, const unsigned char *value, size_t len)
 	if (len >= sizeof(id))
 		memcpy(&id, value, sizeof(id));
 	if (id == 0 || id > w->n_records || w->record[id - 1].value_len != len) {
-		sim_fail(w->sim, "a value was read that nobody wrote: id %" PRIx64 ", %zu bytes", id,
-			 len);
+		sim_fail(w->sim, "a value was read that nobody wrote: id %" PRIx64 ", %zu bytes",
+			 id, len);
 		return 0;
 	}
 	for (uint32_t i = sizeof(id); i < len; i++)
@@ -57,10 +57,10 @@ draw_value_len(struct peer *p)
 static enum rkv_op
 draw_kind(struct peer *p)
 {
-	static const enum rkv_op kinds[] = {
-		RKV_OP_GET, RKV_OP_GET,    RKV_OP_GET, RKV_OP_PUT,    RKV_OP_PUT,
-		RKV_OP_PUT, RKV_OP_DELETE, RKV_OP_ADD, RKV_OP_DELETE, RKV_OP_ADD,
-		RKV_OP_CAS, RKV_OP_TOUCH,  RKV_OP_REPLACE};
+	static const enum rkv_op kinds[] = {RKV_OP_GET,    RKV_OP_GET, RKV_OP_GET,    RKV_OP_PUT,
+					    RKV_OP_PUT,    RKV_OP_PUT, RKV_OP_DELETE, RKV_OP_ADD,
+					    RKV_OP_DELETE, RKV_OP_ADD, RKV_OP_CAS,    RKV_OP_TOUCH,
+					    RKV_OP_REPLACE};
 	return kinds[store_random(&p->random, sizeof(kinds) / sizeof(kinds[0]))];
 }
 
@@ -226,8 +226,8 @@ close_session(struct peer *p)
 static void
 idle(struct peer *p)
 {
-	int64_t ns = p->w->config->stamp_ns *
-		     (int64_t)store_random(&p->random, LIMIT_WORD_STAMPS + 4);
+	int64_t ns =
+		p->w->config->stamp_ns * (int64_t)store_random(&p->random, LIMIT_WORD_STAMPS + 4);
 	sim_sleep(p->w->sim, sim_now(p->w->sim) + ns);
 }
 

@@ -26,12 +26,12 @@ struct edge {
 	uint64_t off;
 	uint64_t expect;
 	uint64_t swap;
-	struct record *record;  /* whose it was first, or NULL */
+	struct record *record; /* whose it was first, or NULL */
 	unsigned n_posted;
 	unsigned n_applied;
-	unsigned n_claimed;     /* successes told to callers */
-	bool is_shared;         /* several operations posted it */
-	bool is_forbidden;      /* its operation said that it was not applied, [HONEST] */
+	unsigned n_claimed; /* successes told to callers */
+	bool is_shared;     /* several operations posted it */
+	bool is_forbidden;  /* its operation said that it was not applied, [HONEST] */
 };
 
 /* One operation, from submission on. */
@@ -40,10 +40,10 @@ struct record {
 	struct rkv_request request;
 	struct peer *peer;
 	uint32_t value_len;
-	unsigned n_out; /* batches of it that are out */
+	unsigned n_out;        /* batches of it that are out */
 	unsigned n_links_lost; /* blocks that it had written before are not in its hands any more */
 	bool is_in_flight;
-	bool is_lost; /* its caller is gone */
+	bool is_lost;   /* its caller is gone */
 	uint64_t begun; /* step */
 	unsigned n_tries;
 	struct edge *try[TRIES_MAX]; /* CASes that would make it take effect, oldest first */
@@ -72,19 +72,19 @@ struct peer {
 	struct fab_region *region;
 	struct rkv_client client;
 	struct rkv_session *session;
-	unsigned main;    /* coroutines */
+	unsigned main; /* coroutines */
 	unsigned control;
 	bool has_begun;
 	bool has_ended;
 	bool has_crashed;
-	bool is_pinned;   /* the control coroutine works on the session */
-	bool is_cut;      /* the control connection is lost; it does not know yet */
+	bool is_pinned;      /* the control coroutine works on the session */
+	bool is_cut;         /* the control connection is lost; it does not know yet */
 	uint64_t connection; /* number of the present control connection */
-	int64_t resume_ns; /* stopped until then; 0: not stopped */
-	int64_t dead_ns;   /* the server gives it up then; 0: never */
+	int64_t resume_ns;   /* stopped until then; 0: not stopped */
+	int64_t dead_ns;     /* the server gives it up then; 0: never */
 	uint64_t random;
 	struct slot_of_memory memory[DEPTH_MAX];
-	unsigned char *bytes; /* behind memory */
+	unsigned char *bytes;       /* behind memory */
 	uint64_t version[KEYS_MAX]; /* last seen of each key */
 };
 
@@ -129,7 +129,7 @@ struct world {
 	unsigned n_peers;
 	unsigned n_ended; /* of the clients */
 	unsigned n_faults_left;
-	int64_t calm_ns;  /* when the last fault was over */
+	int64_t calm_ns; /* when the last fault was over */
 	uint64_t calm_step;
 
 	/* Watch */
@@ -141,6 +141,8 @@ struct world {
 	uint64_t *now;
 	struct edge *edge[EDGE_LISTS];
 	struct hand *hand;
+	struct ages *ages;     /* store_stamps.c */
+	unsigned n_links_lost; /* of all clients, or given up by them */
 };
 
 extern struct world *store_world;
@@ -160,6 +162,18 @@ void watch_hook(struct peer *peer); /* its fabric goes through the watch */
 void watch_begin(struct record *r);
 void watch_end(struct record *r, int status);
 void watch_finish(struct world *w);
+
+/* store_stamps.c */
+struct ages;
+void stamps_start(struct world *w);
+void stamps_stop(struct world *w);
+void stamps_expected(struct world *w, unsigned i, uint64_t word);
+void stamps_slot_moved(struct world *w, unsigned i, uint64_t from);
+void stamps_desc_moved(struct world *w, uint64_t chunk, uint64_t from, uint64_t to);
+void stamps_marked(struct world *w, uint64_t block_off);
+void stamps_written(struct world *w, uint64_t block_off, uint64_t len, uint32_t tag, bool is_torn);
+void stamps_look(struct world *w);
+void stamps_finish(struct world *w);
 
 /* store_server.c */
 void server_start(struct world *w);

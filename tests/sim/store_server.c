@@ -158,8 +158,9 @@ server_start(struct world *w)
 static void
 travel(struct peer *p)
 {
-	sim_sleep(p->w->sim, sim_now(p->w->sim) +
-				     (int64_t)store_random(&p->random, (uint64_t)p->w->config->stamp_ns / 2));
+	sim_sleep(p->w->sim,
+		  sim_now(p->w->sim) +
+			  (int64_t)store_random(&p->random, (uint64_t)p->w->config->stamp_ns / 2));
 }
 
 static bool
@@ -248,8 +249,7 @@ static bool
 make_ready(struct peer *p, struct rkv_session *s, struct link *link)
 {
 	struct world *w = p->w;
-	if (p->is_cut ||
-	    fab_connect(p->region, p->client.options.depth + 16, 0, &link->ep) != 0)
+	if (p->is_cut || fab_connect(p->region, p->client.options.depth + 16, 0, &link->ep) != 0)
 		return false;
 	link->fab = p->fab;
 	link->layout = w->layout;
@@ -410,7 +410,8 @@ control_forget(struct rkv_client *client, struct rkv_session *session)
 }
 
 void
-control_leave(struct rkv_client *client, uint64_t connection, uint32_t session_slot, uint32_t serial)
+control_leave(struct rkv_client *client, uint64_t connection, uint32_t session_slot,
+	      uint32_t serial)
 {
 	struct peer *p = peer_of(client);
 	struct served *served = find_served(p->w, p, serial);

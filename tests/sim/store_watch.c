@@ -8,9 +8,9 @@
  *   - whoever enters an index word has put a valid block there, in one of the key's buckets; the
  *     block stays valid as long as a slot refers to it, and is not marked; no key has two
  *     committed words;
- *   - a block that is written belongs to a chunk of the writer's session, is not marked, is referred
- *     to by no slot, and is in no other operation's hands; each incarnation is marked once, and
- *     only when no slot refers to it;
+ *   - a block that is written belongs to a chunk of the writer's session, is not marked, is
+ *     referred to by no slot, and is in no other operation's hands; each incarnation is marked
+ *     once, and only when no slot refers to it;
  *   - a success was a CAS that executed, and is in memory when the caller is told; what was told as
  *     not applied never executes;
  *   - a batch is out or not, and completes once; so does a request.
@@ -92,8 +92,7 @@ static const struct key *
 key_of(const struct world *w, const struct block_header *h)
 {
 	for (unsigned i = 0; i < w->config->n_keys; i++)
-		if (w->key[i].len == h->key_len &&
-		    memcmp(w->key[i].bytes, h + 1, h->key_len) == 0)
+		if (w->key[i].len == h->key_len && memcmp(w->key[i].bytes, h + 1, h->key_len) == 0)
 			return &w->key[i];
 	return NULL;
 }
@@ -113,6 +112,19 @@ valid_key(const struct world *w, uint64_t word, struct hash *ret_hash)
 	uint64_t digest = block_digest(ret_hash, key + h->key_len, h->value_len);
 	uint64_t committed = slot_with_state(word, SLOT_COMMITTED);
 	return h->checksum == block_checksum(committed, digest, h) ? key_of(w, h) : NULL;
+}
+
+/* Does the block at an offset, as it is in memory, name itself? */
+static bool
+has_valid_header(const struct world *w, uint64_t off)
+{
+	struct hash hash;
+	const struct block_header *h = (const struct block_header *)(const void *)(w->memory + off);
+	const struct key *key = key_of(w, h);
+	if (!key)
+		return false;
+	hash = hash_key(key->bytes, key->len, w->layout.hash_seed);
+	return valid_key(w, block_word(off, h, &hash), &hash) != NULL;
 }
 
 static uint8_t
@@ -198,7 +210,8 @@ no_second_word(struct world *w, unsigned i, const struct key *key)
 		uint64_t word = w->now[k];
 		if (k != i && is_slot(k) && word != 0 && slot_state(word) == SLOT_COMMITTED &&
 		    valid_key(w, word, &hash) == key)
-			sim_fail(w->sim, "two committed words of one key, in slots %u and %u", i, k);
+			sim_fail(w->sim, "two committed words of one key, in slots %u and %u", i,
+				 k);
 	}
 }
 
@@ -221,7 +234,8 @@ entered(struct world *w, unsigned i, uint64_t word)
 	struct hash hash;
 	const struct key *key = valid_key(w, word, &hash);
 	if (!key) {
-		sim_fail(w->sim, "slot %u refers to a block that is not there: %016" PRIx64, i, word);
+		sim_fail(w->sim, "slot %u refers to a block that is not there: %016" PRIx64, i,
+			 word);
 		return;
 	}
 	if (!is_in_buckets(w, &hash, off_of_word(w, i)) ||
@@ -253,8 +267,11 @@ moved(struct world *w, unsigned i, uint64_t from, uint64_t to)
 	e->n_applied++;
 	if (e->is_forbidden)
 		sim_fail(w->sim, "an operation took effect that was told as not applied");
-	if (i >= n_index_words(w))
+	if (i >= n_index_words(w)) {
+		stamps_desc_moved(w, i - n_index_words(w), from, to);
 		return;
+	}
+	stamps_slot_moved(w, i, from);
 	if (!is_slot(i)) {
 		sim_fail(w->sim, "a bucket's meta word changed");
 		return;
@@ -298,6 +315,7 @@ look(void *arg, struct sim *sim)
 		}
 	}
 	look_at_marks(w);
+	stamps_look(w);
 	if (sim_n_steps(sim) % LOOK_AT_BLOCKS_EVERY == 0)
 		look_at_blocks(w);
 }
@@ -355,6 +373,7 @@ check_block(struct world *w, struct peer *p, struct record *r, const struct fab_
 	if (is_in_hands(hand, tag) && hand->record != r)
 		sim_fail(w->sim, "a block is in the hands of two operations");
 	*hand = (struct hand){.record = r, .n_links_lost = r->n_links_lost, .tag = tag};
+	stamps_written(w, f->roff, len, tag, !has_valid_header(w, f->roff));
 }
 
 static void
@@ -372,6 +391,7 @@ check_mark(struct world *w, const struct fab_op *f)
 	if (hand->is_marked)
 		sim_fail(w->sim, "a block is marked twice");
 	hand->is_marked = true;
+	stamps_marked(w, off);
 }
 
 static void
@@ -446,6 +466,16 @@ note(struct world *w, struct peer *p, struct record *r, const struct fab_op *f)
 		store_count(w, STORE_FLUSH);
 }
 
+static void
+expected(struct world *w, const struct fab_op *ops, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		unsigned word = word_of_off(w, ops[i].roff);
+		if (ops[i].kind == FAB_CAS && word < n_index_words(w))
+			stamps_expected(w, word, ops[i].expect);
+	}
+}
+
 static int
 post(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n, void *cookie)
 {
@@ -455,6 +485,8 @@ post(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n, void *cookie
 	struct record *r = op ? op->request->user : NULL;
 	for (unsigned i = 0; i < n; i++)
 		note(w, p, r, &ops[i]);
+	if (((struct sim_endpoint *)ep)->state == SIM_UP)
+		expected(w, ops, n);
 	int rc = sim_driver.post(ep, ops, n, cookie);
 	if (rc != 0)
 		return rc;
@@ -492,12 +524,28 @@ poll_some(struct fab_endpoint *ep, struct fab_done *done, unsigned max)
 	return n;
 }
 
+static void
+count_lost(struct world *w, const struct peer *p)
+{
+	const struct rkv_session *s = p->session;
+	for (unsigned i = 0; s && s->ops && i < w->config->depth; i++) {
+		if (!s->ops[i].is_outstanding)
+			continue;
+		if (s->ops[i].pending == PENDING_WITHDRAW)
+			store_count(w, STORE_LOST_WITHDRAW);
+		else if (s->ops[i].pending == PENDING_KILL)
+			store_count(w, STORE_LOST_KILL);
+	}
+}
+
 /* What was out on it is not waited for any more. */
 static void
 disconnect(struct fab_endpoint *ep)
 {
 	struct world *w = store_world;
 	struct peer *p = peer_of_fab(w, ep->region->fab);
+	if (p)
+		count_lost(w, p);
 	for (unsigned i = 0; p && i < DEPTH_MAX; i++) {
 		struct record *r = p->memory[i].record;
 		if (!r)
@@ -505,6 +553,7 @@ disconnect(struct fab_endpoint *ep)
 		r->n_out = 0;
 		r->n_links_lost++;
 	}
+	w->n_links_lost += p && p->session && !p->session->is_closing;
 	sim_driver.disconnect(ep);
 }
 
@@ -570,7 +619,8 @@ check_visible(struct world *w, struct record *r, const struct edge *e)
 	for (unsigned i = 0; i < qp->wbr.n; i++) {
 		const struct model_late *late = &qp->wbr.v[i];
 		uint64_t off = late->addr - base;
-		bool is_word = late->atomic && off == e->off && memcmp(late->data, &e->swap, 8) == 0;
+		bool is_word =
+			late->atomic && off == e->off && memcmp(late->data, &e->swap, 8) == 0;
 		bool is_block = slot_state(e->swap) == SLOT_COMMITTED &&
 				off >= slot_block_off(e->swap) &&
 				off < slot_block_off(e->swap) + slot_read_len(e->swap);
@@ -680,9 +730,10 @@ watch_start(struct world *w)
 	w->n_words = n_index_words(w) + (unsigned)w->layout.n_chunks;
 	w->seen = calloc(w->n_words, sizeof(*w->seen));
 	w->now = calloc(w->n_words, sizeof(*w->now));
-	w->hand = calloc(w->layout.n_chunks * w->layout.chunk_size / LIMIT_GRANULE,
-			 sizeof(*w->hand));
+	w->hand =
+		calloc(w->layout.n_chunks * w->layout.chunk_size / LIMIT_GRANULE, sizeof(*w->hand));
 	assert(w->seen && w->now && w->hand);
+	stamps_start(w);
 	sim_set_hook(w->sim, look, w);
 }
 
@@ -695,6 +746,7 @@ watch_stop(struct world *w)
 			w->edge[i] = e->next;
 			free(e);
 		}
+	stamps_stop(w);
 	free(w->hand);
 	free(w->now);
 	free(w->seen);
@@ -706,10 +758,12 @@ watch_finish(struct world *w)
 {
 	struct lin_history *history;
 	struct lin_report report;
-	struct lin_options options = {.max_configs = 1u << 16, .max_steps = UINT64_C(1) << 24};
+	struct lin_options options = {.max_configs = 1u << 19, .max_steps = UINT64_C(1) << 27};
 	if (sim_failure(w->sim))
 		return;
 	look_at_blocks(w);
+	if (w->config->n_faults == 0 && w->n_links_lost == 0)
+		stamps_finish(w);
 	if (lin_history_new(&history) != 0)
 		return;
 	for (unsigned i = 0; i < w->n_records; i++) {

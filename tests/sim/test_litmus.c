@@ -359,12 +359,62 @@ test_insert(void **state)
 	assert_int_equal(sum.n_wrong, 0);
 }
 
+/*
+ * Rules that only other designs than ours depend on: what is right, and the same broken in one
+ * place, as programs above. (Rules that client/op.c depends on are broken there:
+ * tests/sim/mutants/table.)
+ */
+static const struct mutant {
+	const char *id;
+	const char *rule;
+	const char *right;
+	const char *broken;
+} mutants[] = {
+	{"M2", "a slot on another node waits for a READ of the block", "K4", "K3"},
+	{"M3", "that READ is of the very bytes", "K4", "K4d"},
+	{"M5", "a word is published by an atomic, a fence will not do", "K1", "K1f"},
+	{"M8", "a torn object is told by its checksum, not by versions at both ends", "K1", "K7v"},
+	{"M12", "a lock is given back by an atomic", "R11", "R10"},
+	{"M13", "a word has one agent, which is not the server's CPU", "R1", "R2"},
+	{"M15", "a CPU waits for a word that an atomic wrote, not for a WRITE's last one", "R9",
+	 "K12"},
+};
+
+static const struct test *
+find_test(const char *id)
+{
+	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+		if (strcmp(tests[i].id, id) == 0)
+			return &tests[i];
+	fail_msg("there is no program %s", id);
+	return NULL;
+}
+
+/* Their verdicts are test_verdicts' affair; here: that they tell the right from the broken. */
+static void
+test_mutants(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
+		const struct mutant *m = &mutants[i];
+		const char *right = find_test(m->right)->verdicts;
+		const char *broken = find_test(m->broken)->verdicts;
+
+		print_message("# %s, %s: %s, not %s\n", m->id, m->rule, m->right, m->broken);
+		for (unsigned p = 0; p < PROFILE_UNORD; p++)
+			assert_int_equal(right[p], '-');
+		assert_int_equal(broken[PROFILE_WORST], 'Y');
+		assert_int_equal(broken[PROFILE_SC], '-');
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest list[] = {
 		cmocka_unit_test(test_verdicts),
 		cmocka_unit_test(test_insert),
+		cmocka_unit_test(test_mutants),
 	};
 
 	return cmocka_run_group_tests(list, NULL, NULL);

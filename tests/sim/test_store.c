@@ -65,9 +65,11 @@ shrink(struct store_config config, char text[200])
 static void
 tell_counts(double seconds)
 {
-	printf("# %" PRIu64 " runs, %" PRIu64 " operations, %" PRIu64 " steps, %.0f s, %.1f runs/s\n",
+	printf("# %" PRIu64 " runs, %" PRIu64 " operations, %" PRIu64
+	       " steps, %.0f s, %.1f runs/s\n",
 	       n_runs, counts.n_ops, n_steps, seconds, (double)n_runs / seconds);
-	printf("# longest operation of the live runs: %u steps; undecided histories: %" PRIu64 "\n#",
+	printf("# longest operation of the live runs: %u steps; undecided histories: %" PRIu64
+	       "\n#",
 	       counts.steps_max, counts.n_undecided);
 	for (unsigned i = 0; i < N_STORE_EVENTS; i++)
 		printf(" %s %" PRIu64, store_event_name((enum store_event)i), counts.event[i]);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A session's registered memory: runs never overlap, freed pages are found again, pools are apart. */
+/*
+ * A session's registered memory: runs never overlap, freed pages are found again, pools are apart.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

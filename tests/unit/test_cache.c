@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The location cache against a plain model: it may forget, but never answer with another key's place. */
+/*
+ * The location cache against a plain model: it may forget, but never answer with another key's
+ * place.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
