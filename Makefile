@@ -74,7 +74,7 @@ endif
 hardening += -fstack-protector-strong
 
 goals := $(or $(MAKECMDGOALS),all)
-goals_without_libraries := help listed clean distclean deps test demo format format-check lint
+goals_without_libraries := help listed clean distclean deps test demo format format-check lint model
 ifneq ($(filter-out $(goals_without_libraries),$(goals)),)
 need = $(if $(shell $(PKG_CONFIG) $(1) $(2) && echo yes),,$(error $(2) $(3) is missing: run \
 	"deploy/deps.sh build test", or install its development package and pkg-config))
@@ -219,10 +219,27 @@ test-all: tests
 		$(foreach s,$(sanitizers),@$(call directory,$(s),) $(san_TESTS)) \
 		$(foreach t,$(tinies),@$(call directory,,$(t)) $(tiny_$(t)_TESTS))
 
+.PHONY: model
+model: ## the Promela models: the rules hold, and each is needed (spin)
+	@bash tests/sim/test_model.sh
+
 .PHONY: lint
 lint: ## the rules of the house only
 	@$(submake) tests
 	@$(run) @$(O) $(lint_TESTS)
+
+.PHONY: sim sim-long
+sim: ## the tests under the weak memory model only
+	@$(submake) tests
+	@$(run) @$(O) $(sim_TESTS)
+sim-long: ## searches new seeds for failing runs, on all processors, for SECONDS=n
+	@$(submake) $(O)/tests/sim/test_store
+	@first=$$(date +%s); status=0; pids=; \
+	for i in $$(seq $$(nproc)); do \
+		$(O)/tests/sim/test_store $(or $(SECONDS),600) $$((first * 100 + i))000000 & \
+		pids="$$pids $$!"; \
+	done; \
+	for pid in $$pids; do wait $$pid || status=1; done; exit $$status
 
 .PHONY: listed
 listed: ## every source and test that the lists name
@@ -272,5 +289,6 @@ help: ## this text
 #: CFLAGS=...    instead of -O2 -g; CPPFLAGS, LDFLAGS: in addition
 #: WERROR=1      warnings are errors (so does CI=true)
 #: TESTS="..."   check: run only these, for example TESTS=tests/unit/slot
+#: SECONDS=N     sim-long: how long to search (default 600)
 #: JOBS=N        run N tests at once (default 1, as some count on a quiet machine)
 #: PREFIX=DIR    install: /usr/local; also BINDIR, LIBDIR, INCLUDEDIR, MANDIR; DESTDIR before all

@@ -568,8 +568,7 @@ static void
 job_post(struct rkv_session *s, enum alloc_step step, const struct fab_op *op)
 {
 	s->alloc.step = step;
-	s->stats.n_maintenance_requests++;
-	int rc = session_post(s, op, 1, &job_landing);
+	int rc = session_post_maintenance(s, op, &job_landing);
 	if (rc != 0)
 		alloc_landed(s, rc);
 }
@@ -608,14 +607,9 @@ post_desc_cas(struct rkv_session *s, enum alloc_step step, uint64_t index, uint6
 static void
 post_flush(struct rkv_session *s)
 {
-	struct alloc *a = &s->alloc;
-	a->n_marks_before = s->n_marks_posted;
-	job_post(s, ALLOC_FLUSHED,
-		 &(struct fab_op){
-			 .kind = FAB_FAA,
-			 .roff = LAYOUT_SCRATCH_OFF,
-			 .piece = {{a->cas_old, 8, a->key}},
-		 });
+	struct fab_op op = session_flush_op(s, s->alloc.cas_old);
+	s->alloc.n_marks_before = s->n_marks_posted;
+	job_post(s, ALLOC_FLUSHED, &op);
 }
 
 static void
@@ -1135,6 +1129,7 @@ alloc_landed(struct rkv_session *s, int status)
 void
 alloc_give_back(struct rkv_session *s, bool reap)
 {
+	wake_resting(s);
 	if (s->alloc.job == JOB_NONE && s->alloc.n_own)
 		job_start(s, JOB_GIVE_BACK, reap ? STAGE_FLUSH : STAGE_GIVE, 0);
 }

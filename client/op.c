@@ -442,6 +442,7 @@ find_again(struct op *op, enum find_step from)
 {
 	op->step = STEP_FIND;
 	op->find = from;
+	op->alloc_status = 0;
 }
 
 static bool
@@ -1056,6 +1057,8 @@ here(struct rkv_session *s, struct op *op)
 		op->value_len = h->value_len;
 		op->new_flags = h->user_flags;
 		op->has_digest = false;
+	} else {
+		release_in(s, op); /* judged: who waits for outgoing memory holds no incoming */
 	}
 	update_post(s, op);
 }
@@ -1226,6 +1229,8 @@ op_lost(struct rkv_session *s, struct op *op)
 		op->pending = PENDING_NO;
 		op->has_tentative = false;
 		op->rival.off = 0;
+		if (op->has_block && !op->is_written)
+			alloc_put_back(s, &op->mine);
 		drop_block(op);
 		op->step = STEP_START;
 		break;
@@ -1249,6 +1254,7 @@ op_forget(struct rkv_session *s, struct op *op)
 	op->has_tentative = false;
 	op->rival.off = 0;
 	op->has_digest = false;
+	op->alloc_status = 0;
 	op->pending = PENDING_NO;
 	op->step = in_doubt ? STEP_DOUBTFUL : STEP_START;
 }

@@ -27,8 +27,9 @@
 
 #define PUMPS_PER_TICK 64u
 #define REAP_STAMPS 10u /* between two reaps of all maps, while chunks are short */
-#define HANG_NS                                                                                    \
-	INT64_C(1000000000)     /* a batch out so long after its deadline: the connection hangs */
+#define HANG_NS INT64_C(1000000000) /* a batch out so long after its deadline: it hangs */
+#define MAINTENANCE_NS INT64_C(5000000000) /* the same for one of the session's own */
+#define FLUSH_STAMPS 5u                    /* marks out for longer are flushed */
 #define WAIT_NS INT64_C(100000) /* between two looks while nothing lands */
 #define POOL_MIN (UINT64_C(4) << 20)
 #define WRITES_LOW (UINT32_C(1) << 16) /* writes left in a serial when a new one is asked for */
@@ -491,6 +492,34 @@ look_after(struct rkv_session *s, struct op *op, int64_t now_ns)
 		wake(s, op);
 }
 
+static void
+flush_landed(struct rkv_session *s, struct landing *self, int status)
+{
+	(void)self;
+	s->is_flushing = false;
+	if (status == 0)
+		session_marks_done(s, s->n_marks_flushed);
+}
+
+/* FAA(scratch, 0): an atomic behind the marks. One at a time; a late one still counts. */
+static void
+flush_post(struct rkv_session *s)
+{
+	if (s->is_flushing)
+		return;
+	struct fab_op op = session_flush_op(s, s->alloc.flush_old);
+	s->flush.landed = flush_landed;
+	s->n_marks_flushed = s->n_marks_posted;
+	s->is_flushing = session_post_maintenance(s, &op, &s->flush) == 0;
+}
+
+/* They hold the published start, and no mutation has come to complete them. */
+static inline bool
+marks_are_old(struct rkv_session *s)
+{
+	return s->n_held && newest_stamp(s) > s->published + FLUSH_STAMPS;
+}
+
 /*
  * When the server says that free chunks run short, reaps once in a while; drained ones go at once.
  */
@@ -517,6 +546,8 @@ tick(struct rkv_session *s)
 		next = op->next;
 		look_after(s, op, now_ns);
 	}
+	if (s->alloc.job != JOB_NONE || s->is_flushing)
+		s->is_hanging |= now_ns > s->maintenance_ns + MAINTENANCE_NS;
 	if (s->is_hanging) {
 		s->is_hanging = false;
 		drop_link(s);
@@ -526,6 +557,8 @@ tick(struct rkv_session *s)
 	if (stamp == s->stamp_seen || !s->link.ep || s->broken || s->is_closing)
 		return;
 	s->stamp_seen = stamp;
+	if (marks_are_old(s))
+		flush_post(s);
 	give_back(s, stamp);
 }
 
@@ -538,6 +571,14 @@ take_serial(struct rkv_session *s)
 	s->link.serial = serial;
 	s->port.former_serial = serial;
 	s->write_counter = 0;
+}
+
+int
+session_post_maintenance(struct rkv_session *s, const struct fab_op *op, struct landing *landing)
+{
+	s->stats.n_maintenance_requests++;
+	s->maintenance_ns = fab_now(s->client->fab);
+	return session_post(s, op, 1, landing);
 }
 
 unsigned
@@ -577,8 +618,8 @@ take_op(struct rkv_session *s, struct rkv_request *request)
 	struct op *op = s->free_ops;
 	session_begin(s);
 	op_init(s, op, request, request->op);
-	/* Busy already: the published start is not above the newest stamp. */
-	op->start = s->n_in_flight ? newest_stamp(s) : s->published;
+	/* With more in flight, or marks out, an older start is published, and may stay so. */
+	op->start = s->n_in_flight || s->n_held ? newest_stamp(s) : s->published;
 	return op;
 }
 
@@ -629,11 +670,11 @@ int
 session_call_get(struct rkv_session *s, struct rkv_request *request)
 {
 	session_begin(s);
-	if ((s->n_in_flight | s->n_outstanding) != 0 || !link_is_up(s))
+	if ((s->n_in_flight | s->n_outstanding) != 0 || !link_is_up(s) || marks_are_old(s))
 		return session_call(s, request);
 	struct op *op = s->free_ops;
 	op_init(s, op, request, RKV_OP_GET);
-	op->start = s->published;
+	op->start = s->n_held ? newest_stamp(s) : s->published;
 	if (!op_try_warm(s, op))
 		return call_among_others(s, op, request);
 	count_result(op->stats, request->status);
@@ -680,29 +721,9 @@ session_create(struct rkv_client *client, struct rkv_session **ret_session)
 }
 
 static void
-flush_landed(struct rkv_session *s, struct landing *self, int status)
-{
-	(void)self;
-	s->is_flushing = false;
-	if (status == 0)
-		session_marks_done(s, s->n_marks_flushed);
-}
-
-/* FAA(scratch, 0): an atomic behind the marks. One at a time; a late one still counts. */
-static void
 flush_marks(struct rkv_session *s, int64_t deadline_ns)
 {
-	struct fab_op op = {
-		.kind = FAB_FAA,
-		.roff = LAYOUT_SCRATCH_OFF,
-		.piece = {{s->alloc.flush_old, 8, s->alloc.key}},
-	};
-	if (!s->is_flushing) {
-		s->flush.landed = flush_landed;
-		s->n_marks_flushed = s->n_marks_posted;
-		s->stats.n_maintenance_requests++;
-		s->is_flushing = session_post(s, &op, 1, &s->flush) == 0;
-	}
+	flush_post(s);
 	while (s->is_flushing && fab_now(s->client->fab) < deadline_ns)
 		if (deliver(s) == 0)
 			fab_wait(s->link.ep, deadline_ns);

@@ -62,6 +62,7 @@ struct rkv_session {
 	uint32_t n_held;
 	struct landing flush; /* of the control thread's flush */
 	bool is_flushing;
+	int64_t maintenance_ns; /* when a request of the session's own was posted last */
 	uint64_t n_marks_flushed;
 
 	/* Operations */
@@ -129,6 +130,21 @@ session_post(struct rkv_session *session, const struct fab_op *ops, unsigned n,
 	else
 		session->broken = true;
 	return rc;
+}
+
+/* The same for one request of the session's own: claiming, reading maps, flushing. */
+int session_post_maintenance(struct rkv_session *session, const struct fab_op *op,
+			     struct landing *landing);
+
+/* FAA(scratch, 0): when it has completed, so have the marks posted before it, [MARK]. */
+static inline struct fab_op
+session_flush_op(const struct rkv_session *session, uint64_t *old)
+{
+	return (struct fab_op){
+		.kind = FAB_FAA,
+		.roff = LAYOUT_SCRATCH_OFF,
+		.piece = {{old, 8, session->alloc.key}},
+	};
 }
 
 /* Posts the mark of a block whose last referring word this session's CAS took out, [WHO-FREES]. */

@@ -108,8 +108,11 @@ layout_class_of(uint32_t n_granules)
 
 /* ---- Chunk descriptor: state 4 bits, class 8, owner session slot 24, generation 28 ---- */
 
-/* LEFT is ORPHAN left in good order: every block written since the chunk was last FREE has a valid
- * header, so an adopter need not wait for a stamp (decisions/0003-chunks-left-in-order.md). */
+/*
+ * LEFT is ORPHAN left in good order: every block written since the chunk was last FREE has a valid
+ * header, or the stamp of a moment after its last write has passed. So an adopter need not wait for
+ * one (decisions/0003-chunks-left-in-order.md).
+ */
 enum chunk_state { CHUNK_FREE = 0, CHUNK_OWNED = 1, CHUNK_ORPHAN = 2, CHUNK_LEFT = 3 };
 
 #define CHUNK_OWNER_MAX ((1u << 24) - 1)

@@ -6,7 +6,8 @@
  *   client                         server
  *   HELLO            ->            checks magic, versions, structure sizes
  *                    <-            WELCOME: the region, how to reach it, a token; or REFUSED
- *   JOIN             ->            a new session; names a former one that has stopped
+ *   JOIN             ->            a new session; names a former one that has stopped, and repeats
+ *                                  the number of a JOIN whose answer was lost
  *                    <-            JOINED: session slot, serial, stamp; or REFUSED
  *   KEEPALIVE        ->            every stamp_ms: A of each session, [STAMP]
  *                    <-            STAMP: the newest stamp, G, whether chunks are short
@@ -173,7 +174,11 @@ static_assert(sizeof(struct wire_refused) == 420, "refused");
 struct wire_join {
 	struct wire_header header;
 	uint32_t former_serial; /* 0, or a session of an earlier connection that has stopped */
-	uint32_t reserved;
+	/*
+	 * 0, or a number that the client repeats until a JOIN of this session is answered: if the
+	 * answer was lost with an earlier connection, what that JOIN made ends before this one.
+	 */
+	uint32_t attempt;
 };
 static_assert(sizeof(struct wire_join) == 24, "join");
 

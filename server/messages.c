@@ -76,6 +76,13 @@ hang_up(struct client *client)
 	conn_finish(&client->conn, &client->service->greeting);
 }
 
+void
+messages_give_up(struct client *client, const char *reason)
+{
+	refuse(client, NULL, ERR_TIMEOUT, "%s", reason);
+	hang_up(client);
+}
+
 static void
 answer_session(struct client *client, const struct wire_header *to, enum wire_type type,
 	       const struct session *session)
@@ -194,10 +201,8 @@ named_session(struct client *client, const struct wire_session *message)
 }
 
 static void
-end_former(struct client *client, uint32_t serial)
+end_former(struct service *service, struct session *former)
 {
-	struct service *service = client->service;
-	struct session *former = sessions_find_former(&service->sessions, &client->owner, serial);
 	if (!former)
 		return;
 	struct client *owner = client_of_owner(former->owner);
@@ -211,13 +216,21 @@ on_join(struct client *client, const void *message)
 {
 	const struct wire_join *join = message;
 	struct service *service = client->service;
+	struct sessions *sessions = &service->sessions;
 	struct session *session;
 	const char *reason;
-	if (join->former_serial)
-		end_former(client, join->former_serial);
-	if (service->sessions.n_living + service->sessions.n_ending == LIMIT_SESSIONS)
+	struct session *lost = sessions_find_attempt(sessions, &client->owner, join->attempt);
+	if (lost && lost->owner->number > client->owner.number) {
+		refuse(client, &join->header, ERR_CONN,
+		       "the session has joined over a newer connection");
+		return;
+	}
+	end_former(service, lost);
+	end_former(service,
+		   sessions_find_former(sessions, &client->owner, join->former_serial));
+	if (sessions->n_living + sessions->n_ending == LIMIT_SESSIONS)
 		census_finish_ending(&service->census);
-	int rc = sessions_join(&service->sessions, &client->owner, &session, &reason);
+	int rc = sessions_join(sessions, &client->owner, join->attempt, &session, &reason);
 	if (rc) {
 		refuse(client, &join->header, rc, "%s", reason);
 		return;

@@ -14,13 +14,18 @@
 static int
 make_identity(struct region *region)
 {
-	uint64_t random[2];
+	uint64_t random[3];
 	struct timespec now;
 	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
 		return ERR_PERM;
 	clock_gettime(CLOCK_REALTIME, &now);
 	region->region_id = random[0];
 	region->layout.hash_seed = random[1];
+	/*
+	 * Not 1: a version is a serial and a counter, and whoever kept one from before a restart
+	 * must not meet it again on a value that was written after it.
+	 */
+	region->first_serial = random[2] % INT32_MAX + 1;
 	region->layout.formatted_s = (uint64_t)now.tv_sec;
 	/* Newer than that of any earlier server, also for a client that compares nothing else. */
 	region->epoch = (uint64_t)now.tv_sec * (uint64_t)CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
@@ -33,7 +38,7 @@ format(struct region *region)
 	struct layout_superblock *sb = region->superblock;
 	sb->region_id = region->region_id;
 	sb->epoch = region->epoch;
-	sb->next_serial = 1;
+	sb->next_serial = region->first_serial;
 	layout_to_superblock(&region->layout, sb); /* last: it computes the checksum */
 }
 

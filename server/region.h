@@ -18,6 +18,7 @@ struct region {
 	struct layout_superblock *superblock; /* in the pool */
 	uint64_t region_id;
 	uint64_t epoch;
+	uint64_t first_serial;
 };
 
 /*

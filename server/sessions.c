@@ -71,6 +71,20 @@ sessions_holder_pid(const struct sessions *s)
 	return least->owner->pid;
 }
 
+struct session_owner *
+sessions_idle_holder(struct sessions *s)
+{
+	if (s->newest - sessions_g(s) <= SESSIONS_LAG_MAX)
+		return NULL;
+	for (uint32_t i = 1; i <= LIMIT_SESSIONS; i++) {
+		const struct session *session = &s->slot[i];
+		if (session->state == SESSION_LIVING && !session->owner->mapped &&
+		    s->newest - session->a > SESSIONS_LAG_MAX)
+			return session->owner;
+	}
+	return NULL;
+}
+
 unsigned
 sessions_lingering(const struct sessions *s)
 {
@@ -106,8 +120,8 @@ free_slot(struct sessions *s)
 }
 
 int
-sessions_join(struct sessions *s, struct session_owner *owner, struct session **ret_session,
-	      const char **ret_reason)
+sessions_join(struct sessions *s, struct session_owner *owner, uint32_t attempt,
+	      struct session **ret_session, const char **ret_reason)
 {
 	struct session *session = free_slot(s);
 	if (!session) {
@@ -121,6 +135,7 @@ sessions_join(struct sessions *s, struct session_owner *owner, struct session **
 		return rc;
 	session->state = SESSION_LIVING;
 	session->renewed_from = 0;
+	session->attempt = attempt;
 	session->a = s->newest;
 	session->owner = owner;
 	LIST_INSERT_HEAD(&owner->sessions, session, entry);
@@ -160,13 +175,17 @@ sessions_find(struct sessions *s, const struct session_owner *owner, uint32_t sl
 	if (!sessions_is_living(s, slot) || s->slot[slot].owner != owner ||
 	    !has_serial(&s->slot[slot], serial))
 		return NULL;
+	s->slot[slot].attempt = 0;
 	return &s->slot[slot];
 }
 
+/* Two processes that are known are the same or not; else a closed connection must do. */
 static bool
 may_finish(const struct session_owner *by, const struct session_owner *of)
 {
-	return by == of || !of->connected || (by->pid != 0 && by->pid == of->pid);
+	if (by->pid != 0 && of->pid != 0)
+		return by->pid == of->pid;
+	return by == of || !of->connected;
 }
 
 struct session *
@@ -176,6 +195,18 @@ sessions_find_former(struct sessions *s, const struct session_owner *owner, uint
 		struct session *session = &s->slot[i];
 		if (session->state == SESSION_LIVING && has_serial(session, serial))
 			return may_finish(owner, session->owner) ? session : NULL;
+	}
+	return NULL;
+}
+
+struct session *
+sessions_find_attempt(struct sessions *s, const struct session_owner *owner, uint32_t attempt)
+{
+	for (uint32_t i = 1; attempt && i <= LIMIT_SESSIONS; i++) {
+		struct session *session = &s->slot[i];
+		if (session->state == SESSION_LIVING && session->attempt == attempt &&
+		    may_finish(owner, session->owner))
+			return session;
 	}
 	return NULL;
 }

@@ -28,6 +28,7 @@
 enum session_state { SESSION_FREE, SESSION_LIVING, SESSION_ENDING };
 
 struct session_owner {
+	uint64_t number; /* counts up with the connections */
 	pid_t pid;      /* of the process that took the pool; 0: unknown to us */
 	bool mapped;    /* it took the pool, and may touch the region until it is gone */
 	bool connected; /* its control connection is open */
@@ -41,6 +42,7 @@ struct session {
 	uint32_t slot;
 	uint32_t serial;
 	uint32_t renewed_from; /* serial before or 0: the client may not know of its renewal */
+	uint32_t attempt;      /* of its JOIN; 0: none, or the client knows the session */
 	uint64_t a;
 	struct session_owner *owner; /* NULL when ending */
 	LIST_ENTRY(session) entry;
@@ -76,26 +78,43 @@ uint64_t sessions_g(struct sessions *s);
 /* Pid of the process whose session holds G back more than T_WORD explains; 0 if none does. */
 pid_t sessions_holder_pid(const struct sessions *s);
 
+/*
+ * An owner that holds G back more than T_WORD explains, though it never took the pool and so has
+ * nothing in flight; NULL: there is none.
+ */
+struct session_owner *sessions_idle_holder(struct sessions *s);
+
 /* Sessions of processes without a control connection. */
 unsigned sessions_lingering(const struct sessions *s);
 
 /*
- * A new session, which counts from the newest stamp. Failure: ERR_NOMEM: no slot, or no serial, is
- * left; ret_reason says which.
+ * A new session, which counts from the newest stamp; attempt: of its JOIN. Failure: ERR_NOMEM: no
+ * slot, or no serial, is left; ret_reason says which.
  */
-int sessions_join(struct sessions *s, struct session_owner *owner, struct session **ret_session,
-		  const char **ret_reason);
+int sessions_join(struct sessions *s, struct session_owner *owner, uint32_t attempt,
+		  struct session **ret_session, const char **ret_reason);
 
-/* The owner's living session with this slot and serial, or NULL. */
+/*
+ * The owner's living session with this slot and serial, or NULL. Whoever asks for it knows it: no
+ * JOIN of it is repeated any more.
+ */
 struct session *sessions_find(struct sessions *s, const struct session_owner *owner, uint32_t slot,
 			      uint32_t serial);
 
 /*
  * The living session with this serial, if `owner` may declare it finished: it is of the same
- * connection, of the same process, or of a connection that is closed. Else NULL.
+ * connection, of the same process, or, where that cannot be told, of a connection that is closed.
+ * Else NULL.
  */
 struct session *sessions_find_former(struct sessions *s, const struct session_owner *owner,
 				     uint32_t serial);
+
+/*
+ * The living session that an unanswered JOIN with this attempt made, under the same rule. It may be
+ * of a newer connection: then it is the asking JOIN that comes too late.
+ */
+struct session *sessions_find_attempt(struct sessions *s, const struct session_owner *owner,
+				      uint32_t attempt);
 
 /* Takes the announced A, unless it would fall or is newer than the newest stamp. */
 void sessions_announce(struct sessions *s, struct session *session, uint64_t a);

@@ -3,10 +3,13 @@ fault_harness := tests/fault/harness.c tests/fabric/fabric_fault.c tests/fabric/
 sites_LDFLAGS := $(foreach f,malloc calloc realloc aligned_alloc mmap socket connect eventfd \
 	pthread_create,-Wl,--wrap=$(f))
 fault_TESTS += tests/fault/test_outcome tests/fault/test_alloc tests/fault/test_rules \
-	tests/fault/test_failures tests/fault/test_failures_open tests/fault/test_storm
+	tests/fault/test_failures tests/fault/test_failures_open tests/fault/test_storm \
+	tests/fault/test_stamps
 san_TESTS += tests/fault/test_outcome tests/fault/test_alloc tests/fault/test_rules \
-	tests/fault/test_failures tests/fault/test_failures_open tests/fault/test_storm
+	tests/fault/test_failures tests/fault/test_failures_open tests/fault/test_storm \
+	tests/fault/test_stamps
 test_outcome_EXTRA := $(fault_harness)
+test_stamps_EXTRA := $(fault_harness)
 test_alloc_EXTRA := $(fault_harness)
 test_rules_EXTRA := $(fault_harness)
 test_failures_EXTRA := tests/fault/sites.c $(fault_harness)

@@ -17,7 +17,7 @@ test_conformance_EXTRA += tests/fabric/conformance.c $(sim_FABRIC)
 
 # The client's own files once more, with limits that make fingerprints collide and tags wrap all the
 # time: tests/sim/tiny/client/op.c is client/op.c. test_store.c itself knows nothing of limits.
-sim_TINY := -DLIMIT_HASH_BITS=12 -DLIMIT_FINGERPRINT_BITS=1 -DLIMIT_TAG_BITS=3 -DLIMIT_WORD_STAMPS=3
+sim_TINY := -DLIMIT_HASH_BITS=12 -DLIMIT_FINGERPRINT_BITS=1 -DLIMIT_TAG_BITS=2 -DLIMIT_WORD_STAMPS=2
 sim_STORE := store store_server store_client store_chaos store_watch store_stamps
 $(foreach f,$(sim_STORE),$(eval $(f)_CFLAGS := $(sim_TINY)))
 sim_TESTS += tests/sim/test_store
@@ -28,6 +28,13 @@ $(O)/obj/tests/sim/tiny/%.o: %.c $(O)/flags tests/sim/module.mk
 	@$(say) CC $<
 	$(Q)$(compile) $(sim_TINY) -MMD -MP -c -o $@ $<
 
-sim_TESTS += tests/sim/test_mutants
+sim_TESTS += tests/sim/test_scopes tests/sim/test_mutants
+slow_TESTS += tests/sim/test_scopes
+test_scopes_CFLAGS := $(sim_TINY)
+test_scopes_EXTRA := $(test_store_EXTRA)
 slow_TESTS += tests/sim/test_mutants
 include tests/sim/mutants/mutants.mk
+
+# Models of the protocol, searched by spin; make model shows the numbers of states.
+sim_TESTS += tests/sim/test_model
+slow_TESTS += tests/sim/test_model

@@ -77,13 +77,30 @@ draw_fabric(uint64_t *r, struct store_config *c)
 	c->sched = DRAW(r, SCHED_RANDOM, SCHED_RANDOM, SCHED_RANDOM, SCHED_PCT, SCHED_PCT,
 			SCHED_HOLD, SCHED_HOLD, SCHED_STARVE);
 	c->late_permille = DRAW(r, 0, 0, 0, 20, 100);
-	c->step_ns = DRAW(r, 200, 1000, 4000);
+	c->step_ns = DRAW(r, 200, 1000, 4000, 20000);
 	/* Strict priorities starve the rest of the world if keepalives come often. */
 	c->stamp_ns = c->step_ns *
 		      (c->sched == SCHED_PCT ? DRAW(r, 1000, 5000) : DRAW(r, 100, 500, 5000));
-	/* [I1] In WORST, and without waiting once more, the unit must be one per node. */
-	c->unit_per_address = c->profile != PROFILE_WORST && store_chance(r, 30);
+	/* [I1] In WORST, a unit per address needs an INSERT that waits once more. */
+	c->unit_per_address = store_chance(r, 30);
+	c->strict_insert = store_chance(r, 10) ||
+			   (c->unit_per_address && c->profile == PROFILE_WORST);
 	c->repeat_reads = store_chance(r, 30);
+}
+
+/* Few large blocks and few keys: the same words come round again while others hold them. */
+static void
+draw_churn(uint64_t *r, struct store_config *c)
+{
+	c->n_clients = DRAW(r, 2, 3);
+	c->n_ops = DRAW(r, 60, 150);
+	c->n_keys = DRAW(r, 1, 1, 2, 3);
+	c->n_groups = 1;
+	c->n_chunks = DRAW(r, 4, 5, 6);
+	c->value_max = DRAW(r, 900, 1900, 3900);
+	c->value_min = c->value_max * 3 / 4;
+	c->step_ns = 20000;
+	c->stamp_ns = c->step_ns * (c->sched == SCHED_PCT ? 1000 : DRAW(r, 100, 300));
 }
 
 void
@@ -98,6 +115,7 @@ store_config_draw(uint64_t seed, struct store_config *ret_config)
 	c.depth = DRAW(&r, 1, 1, 2, 3, 4);
 	c.n_groups = DRAW(&r, 1, 1, 1, 2, 3);
 	c.n_chunks = DRAW(&r, 4, 6, 10, 16);
+	c.value_min = 8;
 	c.value_max = DRAW(&r, 16, 200, 600, 1500, 3000, 3900);
 	if (store_chance(&r, 5)) {
 		c.n_keys = 26; /* more than one group has room for */
@@ -105,6 +123,8 @@ store_config_draw(uint64_t seed, struct store_config *ret_config)
 		c.value_max = 16;
 		c.n_chunks = 16;
 	}
+	if (store_chance(&r, 35))
+		draw_churn(&r, &c);
 	c.n_faults = store_chance(&r, 60) ? 1 + (unsigned)store_random(&r, 12) : 0;
 	c.is_live = store_chance(&r, 25);
 	c.timeout_ms = c.is_live ? 60000 : DRAW(&r, 2, 10, 50, 1000);
@@ -127,6 +147,7 @@ static const struct setting {
 	{"DEPTH", SETTING_UNSIGNED, offsetof(struct store_config, depth)},
 	{"GROUPS_OF_BUCKETS", SETTING_UNSIGNED, offsetof(struct store_config, n_groups)},
 	{"CHUNKS", SETTING_UNSIGNED, offsetof(struct store_config, n_chunks)},
+	{"VALUE_MIN", SETTING_UNSIGNED, offsetof(struct store_config, value_min)},
 	{"VALUE_MAX", SETTING_UNSIGNED, offsetof(struct store_config, value_max)},
 	{"FAULTS", SETTING_UNSIGNED, offsetof(struct store_config, n_faults)},
 	{"LATE", SETTING_UNSIGNED, offsetof(struct store_config, late_permille)},
@@ -135,6 +156,7 @@ static const struct setting {
 	{"STAMP_NS", SETTING_NS, offsetof(struct store_config, stamp_ns)},
 	{"UNIT_PER_ADDRESS", SETTING_BOOL, offsetof(struct store_config, unit_per_address)},
 	{"REPEAT_READS", SETTING_BOOL, offsetof(struct store_config, repeat_reads)},
+	{"STRICT", SETTING_BOOL, offsetof(struct store_config, strict_insert)},
 	{"LIVE", SETTING_BOOL, offsetof(struct store_config, is_live)},
 	{"TRACE", SETTING_BOOL, offsetof(struct store_config, is_traced)},
 };
@@ -187,7 +209,8 @@ is_possible(const struct store_config *c)
 {
 	return c->n_clients >= 1 && c->n_clients <= STORE_CLIENTS_MAX && c->n_keys >= 1 &&
 	       c->n_keys <= KEYS_MAX && c->depth >= 1 && c->depth <= DEPTH_MAX &&
-	       c->n_groups >= 1 && c->n_chunks >= 1 && c->value_max >= 8 &&
+	       c->n_groups >= 1 && c->n_chunks >= 1 && c->value_min >= 8 &&
+	       c->value_max >= c->value_min &&
 	       c->value_max <= CHUNK_SIZE - BLOCK_HEADER_LEN - KEY_LEN_MAX && c->step_ns >= 1 &&
 	       c->stamp_ns >= 1000;
 }
@@ -212,18 +235,19 @@ store_config_parse(const char *text, struct store_config *ret_config)
 }
 
 void
-store_config_print(const struct store_config *config, char ret_line[STORE_LINE_MAX])
+store_config_print(const struct store_config *config, bool is_full, char ret_line[STORE_LINE_MAX])
 {
 	struct store_config drawn;
 	store_config_draw(config->seed, &drawn);
 	int n = snprintf(ret_line, STORE_LINE_MAX, "SEED=%" PRIu64 " PROFILE=%s", config->seed,
 			 profile_name(config->profile));
-	if (config->sched != drawn.sched)
+	if (is_full || config->sched != drawn.sched)
 		n += snprintf(ret_line + n, (size_t)(STORE_LINE_MAX - n), " SCHED=%s",
 			      sched_kind_name(config->sched));
 	for (unsigned i = 0; i < N_SETTINGS && n < (int)STORE_LINE_MAX; i++) {
 		int64_t value = get_setting(config, &settings[i]);
-		if (value != get_setting(&drawn, &settings[i]))
+		if (is_full ? settings[i].at != offsetof(struct store_config, is_traced)
+			    : value != get_setting(&drawn, &settings[i]))
 			n += snprintf(ret_line + n, (size_t)(STORE_LINE_MAX - n), " %s=%" PRId64,
 				      settings[i].name, value);
 	}
@@ -270,6 +294,7 @@ start_client(struct world *w, struct peer *p)
 	rkv_options_init(&c->options);
 	c->options.depth = w->config->depth;
 	c->options.op_timeout_ms = w->config->timeout_ms;
+	c->options.strict_insert = w->config->strict_insert;
 	c->options.cache_bytes = store_chance(&w->random, 85) ? 8192 : 0;
 	c->options.arena_bytes = 16 * CHUNK_SIZE;
 	static const uint32_t not_forked = 1;

@@ -29,6 +29,7 @@ struct store_config {
 	unsigned depth; /* operations in flight of a session */
 	unsigned n_groups;
 	unsigned n_chunks;
+	unsigned value_min; /* bytes */
 	unsigned value_max;
 	unsigned n_faults;
 	unsigned late_permille;
@@ -37,6 +38,7 @@ struct store_config {
 	int64_t stamp_ns;
 	bool unit_per_address;
 	bool repeat_reads;
+	bool strict_insert;
 	bool is_live; /* faults are few and heal: every operation must end, within a bound of steps */
 	bool is_traced; /* tells on stderr what happens */
 };
@@ -78,9 +80,13 @@ void store_config_draw(uint64_t seed, struct store_config *ret_config);
  */
 bool store_config_parse(const char *text, struct store_config *ret_config);
 
-/* The line that replays a run, without a newline; only what does not follow from the seed. */
-#define STORE_LINE_MAX 256
-void store_config_print(const struct store_config *config, char ret_line[STORE_LINE_MAX]);
+/*
+ * The line that replays a run, without a newline: what does not follow from the seed, or all of it,
+ * for the corpus, so that seeds may come to mean something else.
+ */
+#define STORE_LINE_MAX 512
+void store_config_print(const struct store_config *config, bool is_full,
+			char ret_line[STORE_LINE_MAX]);
 
 /* One run. False: it failed, and ret_text says how. Adds to counts. picks NULL: by the seed. */
 bool store_run(const struct store_config *config, struct store_counts *counts, uint64_t *ret_steps,

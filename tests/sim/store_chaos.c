@@ -74,7 +74,6 @@ strike(struct world *w, struct peer *p, enum fault fault)
 	static const char *const names[] = {"break", "stop",  "stop process",
 					    "crash", "death", "cut"};
 	store_trace(w, "client %u: %s", p->number, names[fault]);
-	w->n_faults_left--;
 	w->calm_step = sim_n_steps(w->sim);
 	switch (fault) {
 	case FAULT_BREAK:
@@ -112,12 +111,15 @@ draw_fault(struct world *w)
 }
 
 void
-chaos_at_post(struct peer *p, struct fab_endpoint *ep)
+chaos_at_post(struct peer *p, enum batch_kind kind)
 {
+	/* One batch in so many is followed by a fault; seldom ones have faults in store. */
+	static const unsigned rarity[] = {[BATCH_PLAIN] = 60, [BATCH_CAS] = 15, [BATCH_SELDOM] = 4};
 	struct world *w = p->w;
-	(void)ep;
-	if (w->n_faults_left == 0 || !is_a_target(p) || store_random(&w->random, 60) != 0)
+	unsigned *left = kind == BATCH_SELDOM ? &w->n_seldom_faults_left : &w->n_faults_left;
+	if (*left == 0 || !is_a_target(p) || store_random(&w->random, rarity[kind]) != 0)
 		return;
+	--*left;
 	strike(w, p, draw_fault(w));
 }
 
@@ -149,8 +151,10 @@ chaos_main(void *arg)
 		for (unsigned i = 0; i < w->n_peers; i++)
 			look_after(w, &w->peer[i]);
 		struct peer *p = &w->peer[store_random(&w->random, w->config->n_clients)];
-		if (w->n_faults_left && is_a_target(p) && store_chance(&w->random, 10))
+		if (w->n_faults_left && is_a_target(p) && store_chance(&w->random, 10)) {
+			w->n_faults_left--;
 			strike(w, p, draw_fault(w));
+		}
 	}
 }
 
@@ -158,5 +162,6 @@ void
 chaos_start(struct world *w)
 {
 	w->n_faults_left = w->config->n_faults;
+	w->n_seldom_faults_left = w->config->n_faults;
 	sim_spawn(w->sim, NULL, chaos_main, w);
 }

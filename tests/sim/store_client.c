@@ -47,9 +47,10 @@ read_value(struct world *w, const unsigned char *value, size_t len)
 static uint32_t
 draw_value_len(struct peer *p)
 {
+	uint64_t min = p->w->config->value_min;
 	uint64_t max = p->w->config->value_max;
-	uint64_t bound = store_chance(&p->random, 70) && max > 80 ? 80 : max;
-	return (uint32_t)(8 + store_random(&p->random, bound - 7));
+	uint64_t bound = store_chance(&p->random, 70) && min <= 80 && max > 80 ? 80 : max;
+	return (uint32_t)(min + store_random(&p->random, bound - min + 1));
 }
 
 /* ---- One operation ---- */

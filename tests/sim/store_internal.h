@@ -129,6 +129,7 @@ struct world {
 	unsigned n_peers;
 	unsigned n_ended; /* of the clients */
 	unsigned n_faults_left;
+	unsigned n_seldom_faults_left; /* behind withdraws and kills */
 	int64_t calm_ns; /* when the last fault was over */
 	uint64_t calm_step;
 
@@ -163,6 +164,9 @@ void watch_begin(struct record *r);
 void watch_end(struct record *r, int status);
 void watch_finish(struct world *w);
 
+/* The process's connections are no more: its operations hold no blocks. */
+void watch_link_lost(struct peer *p);
+
 /* store_stamps.c */
 struct ages;
 void stamps_start(struct world *w);
@@ -188,7 +192,8 @@ void client_release(struct peer *p);
 
 /* store_chaos.c */
 void chaos_start(struct world *w);
-void chaos_at_post(struct peer *p, struct fab_endpoint *ep);
+enum batch_kind { BATCH_PLAIN, BATCH_CAS, BATCH_SELDOM };
+void chaos_at_post(struct peer *p, enum batch_kind kind);
 
 static inline struct peer *
 peer_of(struct rkv_client *client)

@@ -39,8 +39,9 @@ find_served(struct world *w, const struct peer *peer, uint32_t serial)
 
 /* Nothing late of a process may land any more, [DEAD]. */
 static void
-end_connections(struct world *w, const struct peer *peer)
+end_connections(struct world *w, struct peer *peer)
 {
+	watch_link_lost(peer);
 	for (unsigned i = 0; i < sim_n_connections(w->sim); i++)
 		if (sim_connection_fab(w->sim, i) == peer->fab &&
 		    sim_connection_state(w->sim, i) != SIM_ENDED)

@@ -24,6 +24,7 @@
 #include "tests/sim/store_internal.h"
 
 #define LOOK_AT_BLOCKS_EVERY 256u
+#define LIVE_STEPS_MAX 400000u /* of an operation that nobody disturbs */
 
 struct world *store_world;
 
@@ -476,6 +477,19 @@ expected(struct world *w, const struct fab_op *ops, unsigned n)
 	}
 }
 
+static enum batch_kind
+kind_of_batch(const struct op *op, const struct fab_op *ops, unsigned n)
+{
+	enum batch_kind kind = BATCH_PLAIN;
+	if (op && (op->step == STEP_WITHDRAWN || op->step == STEP_KILLED ||
+		   op->step == STEP_RIVAL_KILLED))
+		return BATCH_SELDOM;
+	for (unsigned i = 0; i < n; i++)
+		if (ops[i].kind == FAB_CAS)
+			kind = BATCH_CAS;
+	return kind;
+}
+
 static int
 post(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n, void *cookie)
 {
@@ -496,7 +510,7 @@ post(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n, void *cookie
 			sim_fail(w->sim, "an operation has two batches out");
 	}
 	if (p)
-		chaos_at_post(p, ep);
+		chaos_at_post(p, kind_of_batch(op, ops, n));
 	return 0;
 }
 
@@ -529,7 +543,9 @@ count_lost(struct world *w, const struct peer *p)
 {
 	const struct rkv_session *s = p->session;
 	for (unsigned i = 0; s && s->ops && i < w->config->depth; i++) {
-		if (!s->ops[i].is_outstanding)
+		const struct rkv_request *request = s->ops[i].request;
+		const struct record *r = request ? request->user : NULL;
+		if (!r || !r->is_in_flight)
 			continue;
 		if (s->ops[i].pending == PENDING_WITHDRAW)
 			store_count(w, STORE_LOST_WITHDRAW);
@@ -538,21 +554,27 @@ count_lost(struct world *w, const struct peer *p)
 	}
 }
 
+void
+watch_link_lost(struct peer *p)
+{
+	for (unsigned i = 0; i < DEPTH_MAX; i++)
+		if (p->memory[i].record)
+			p->memory[i].record->n_links_lost++;
+}
+
 /* What was out on it is not waited for any more. */
 static void
 disconnect(struct fab_endpoint *ep)
 {
 	struct world *w = store_world;
 	struct peer *p = peer_of_fab(w, ep->region->fab);
-	if (p)
+	if (p) {
 		count_lost(w, p);
-	for (unsigned i = 0; p && i < DEPTH_MAX; i++) {
-		struct record *r = p->memory[i].record;
-		if (!r)
-			continue;
-		r->n_out = 0;
-		r->n_links_lost++;
+		watch_link_lost(p);
 	}
+	for (unsigned i = 0; p && i < DEPTH_MAX; i++)
+		if (p->memory[i].record)
+			p->memory[i].record->n_out = 0;
 	w->n_links_lost += p && p->session && !p->session->is_closing;
 	sim_driver.disconnect(ep);
 }
@@ -607,13 +629,22 @@ watch_begin(struct record *r)
 		    (unsigned)r->lin.key, r->lin.value);
 }
 
+/* A success may be polled late: then others may be writing the block, or the word, by now. */
+static bool
+has_moved_on(struct world *w, const struct record *r, const struct edge *e)
+{
+	if (slot_state(e->swap) == SLOT_COMMITTED)
+		return hand_of(w, slot_block_off(e->swap))->record != r;
+	return e->n_posted != 1;
+}
+
 /* Has it executed, and is it in memory? Other operations' CASes on the slot may be under way. */
 static void
 check_visible(struct world *w, struct record *r, const struct edge *e)
 {
 	struct fab_endpoint *ep = r->peer->session ? r->peer->session->link.ep : NULL;
 	uint64_t base = model_addr(w->sim->servers[w->server].range, 0);
-	if (!ep)
+	if (!ep || has_moved_on(w, r, e))
 		return;
 	const struct model_qp *qp = &w->sim->model->qps[((struct sim_endpoint *)ep)->qp];
 	for (unsigned i = 0; i < qp->wbr.n; i++) {
@@ -682,6 +713,8 @@ check_live(struct world *w, const struct record *r, int status)
 	uint64_t steps = sim_n_steps(w->sim) > from ? sim_n_steps(w->sim) - from : 0;
 	if (steps > w->counts->steps_max)
 		w->counts->steps_max = (unsigned)steps;
+	if (steps > LIVE_STEPS_MAX)
+		sim_fail(w->sim, "an operation took %" PRIu64 " steps", steps);
 	if (status == ERR_TIMEOUT)
 		sim_fail(w->sim, "an operation timed out, though nothing was in its way");
 }

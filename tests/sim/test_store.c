@@ -23,7 +23,7 @@
 
 #define CORPUS "tests/sim/corpus.txt"
 #define FIRST_SEED UINT64_C(1)
-#define N_SEEDS 400u
+#define N_SEEDS 1500u
 #define SHRINK_RUNS 1000u
 #define SHRINK_S 20 /* and no longer */
 
@@ -47,10 +47,10 @@ run(const struct store_config *config, char ret_text[200])
 }
 
 static void
-tell_failure(const struct store_config *config, const char *text)
+tell_failure(const struct store_config *config, bool is_full, const char *text)
 {
 	char line[STORE_LINE_MAX];
-	store_config_print(config, line);
+	store_config_print(config, is_full, line);
 	printf("# %s\n# %s build/tests/sim/test_store\n", text, line);
 }
 
@@ -59,7 +59,7 @@ shrink(struct store_config config, char text[200])
 {
 	unsigned n = store_shrink(&config, SHRINK_RUNS, SHRINK_S, text);
 	printf("# smaller, after %u runs:\n", n);
-	tell_failure(&config, text);
+	tell_failure(&config, true, text);
 }
 
 static void
@@ -82,7 +82,7 @@ must_pass(const struct store_config *config)
 	char text[200];
 	if (run(config, text))
 		return;
-	tell_failure(config, text);
+	tell_failure(config, false, text);
 	shrink(*config, text);
 	fail();
 }
@@ -156,7 +156,7 @@ search(double seconds, uint64_t seed)
 		store_config_draw(seed, &config);
 		if (!run(&config, text)) {
 			n_failed++;
-			tell_failure(&config, text);
+			tell_failure(&config, false, text);
 			shrink(config, text);
 		}
 		if (now_s() - told > 60) {

@@ -133,6 +133,7 @@ test_join(void **state)
 	struct wire_join join = {
 		.header = HEADER(WIRE_JOIN, join),
 		.former_serial = UINT32_C(0x01020304),
+		.attempt = UINT32_C(0x05060708),
 	};
 	struct wire_joined joined = {
 		.header = HEADER(WIRE_JOINED, joined),
@@ -142,7 +143,7 @@ test_join(void **state)
 	};
 	(void)state;
 	golden_check(&join, sizeof(join),
-		     "524b56430100040018000000" REQUEST_HEX "0403020100000000");
+		     "524b56430100040018000000" REQUEST_HEX "0403020108070605");
 	golden_check(&joined, sizeof(joined),
 		     "524b56430100050020000000" REQUEST_HEX "14131211242322213837363534333231");
 }

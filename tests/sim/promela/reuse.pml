@@ -11,9 +11,10 @@
  * word it leaves behind). Its mark is a WRITE: it may be placed long after its completion, and is sure to
  * be only when an atomic behind it was executed. [STAMP] in all its parts: stamps that the client receives
  * late, the start that is published and looked at again, A = start - T_WORD that its control thread
- * announces now and then, G, the age up to which a word is expected. The client joins late; once it may
+ * announces now and then, G, the age up to which a word is expected or looked at together with its block. The client joins late; once it may
  * be declared dead, [DEAD]: when its connection is destroyed nothing of it lands any more, and it forgets
- * its word and joins anew. The scrubber, [SCRUB], looks twice, with a stamp between.
+ * its word and joins anew. With SCRUB a scrubber
+ * looks for what no slot refers to and nobody marked, [SCRUB].
  *
  * Abstracted away. The owner always knows the newest stamp and G, and its own marks are placed at once:
  * an owner that knows less waits longer. The stamp of a moment is the newest that the server has issued
@@ -46,7 +47,9 @@
 #ifndef DEATHS
 #define DEATHS 0
 #endif
+#ifndef T_WORD
 #define T_WORD 1
+#endif
 #define IDLE 255
 #define NONE 255
 
@@ -152,8 +155,6 @@ end:	do
 #endif
 
 /* Each access of the client to the memory is on its connection. */
-#define on_connection !is_connected -> goto dead :: is_connected
-
 inline sample_slot()
 {
 	if
@@ -219,29 +220,46 @@ idle:
 		fi;
 		if
 		:: word == NONE -> goto cold
-		:: word != NONE && !deletes
-		:: word != NONE && deletes ->
-#ifdef NO_STAMP_CHECK
-			sampled = word; goto remove;
-#endif
+		:: word != NONE && stamp + T_WORD >= start ->
 			if
-			:: stamp + T_WORD >= start -> sampled = word; goto remove
-			:: else
-			fi;
-#ifdef NO_KEY_COMPARE
-			goto slot_again;
+			:: deletes -> sampled = word; goto remove
+			:: !deletes
+			fi
+		:: word != NONE && stamp + T_WORD < start ->
+			if
+			:: deletes ->
+#ifdef NO_STAMP_CHECK
+				sampled = word; goto remove;
 #endif
-			goto cold
+#ifdef NO_KEY_COMPARE
+				goto slot_again;
+#endif
+#ifndef OLD_WARM_DELETE
+				goto cold
+#else
+				skip
+#endif
+			:: !deletes ->
+#ifndef OLD_WARM_GET
+				goto cold
+#else
+				skip
+#endif
+			fi
 		fi
 	}
 
-	/* {READ block; READ slot} */
+	/* {READ block; READ slot}, sampled in the order that is worse; the other one is that of cold. */
 	sample_block();
 	sample_slot();
 	atomic {
 		if
 		:: sampled != NONE && tag(sampled) == tag(word) && tag(content) == tag(word) &&
-		   !is_other -> goto got
+		   !is_other ->
+			if
+			:: deletes -> goto remove
+			:: !deletes -> goto got
+			fi
 		:: else -> word = NONE; stamp = 0; content = NONE; is_other = false
 		fi
 	}
@@ -430,7 +448,10 @@ end:	do
 }
 
 #if SCRUB
-/* [SCRUB] What no slot refers to, in two scans with a stamp between, is marked. */
+/*
+ * [SCRUB] When the first stamp has passed, whoever wrote this header has published the block, marked
+ * it, or died; when the second has passed, so has whoever took it out of a slot before the scan.
+ */
 active proctype scrubber()
 {
 	byte header, moment;
@@ -438,29 +459,36 @@ active proctype scrubber()
 end:	do
 	:: header = incarnation;
 	   if
-	   :: atomic { entry == entry_of(header) -> goto marked }
-	   :: entry != entry_of(header)
+	   :: atomic { entry == entry_of(header) -> goto looked }
+	   :: atomic { entry != entry_of(header) -> moment = newest }
 	   fi;
+	   /* A scan of the index here spares most blocks the wait; nothing depends on it. */
+#ifdef SCRUB_TWO_SCANS_ONE_STAMP
 	   if
-	   :: atomic { is_committed && slot == header -> goto marked }
-	   :: !is_committed || slot != header
+	   :: atomic { is_committed && slot == header -> goto looked }
+	   :: atomic { !is_committed || slot != header -> moment = newest }
 	   fi;
+#endif
 #ifndef NO_SCRUB_STAMP
-	   moment = newest;
-end_wait:  passed(moment);
+end_1:	   passed(moment);
 #endif
-#ifndef SCRUB_ONCE
+#ifndef NO_SCRUB_SCAN
 	   if
-	   :: atomic { is_committed && slot == header -> goto marked }
-	   :: !is_committed || slot != header
+	   :: atomic { is_committed && slot == header -> goto looked }
+	   :: atomic { !is_committed || slot != header -> moment = newest }
 	   fi;
 #endif
+#ifndef SCRUB_TWO_SCANS_ONE_STAMP
+#ifndef NO_SCRUB_STAMP
+end_2:	   passed(moment);
+#endif
+#endif
 	   if
-	   :: atomic { incarnation != header || entry == entry_of(header) -> goto marked }
+	   :: atomic { incarnation != header || entry == entry_of(header) -> goto looked }
 	   :: incarnation == header && entry != entry_of(header)
 	   fi;
 	   set_entry(header);
-marked:	   atomic {
+looked:	   atomic {
 		header = 0;
 		moment = 0
 	   }
