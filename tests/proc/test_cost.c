@@ -238,6 +238,28 @@ test_put(void **state)
 		    (struct cost){3, 6, 1, 264 + read_len("put-cold"), written_len("put-cold")});
 }
 
+/* strict_insert: the READs of the buckets wait for that of the own slot, one round trip more. */
+static void
+test_strict_insert(void **state)
+{
+	(void)state;
+	struct rkv_client *strict;
+	struct rkv_session *s, *usual = session;
+	struct rkv_options options;
+	rkv_options_init(&options);
+	options.strict_insert = 1;
+	assert_int_equal(rkv_open(server->address, &options, &strict), RKV_OK);
+	assert_int_equal(rkv_session_open(strict, &s), RKV_OK);
+	put(s, "claims a chunk");
+	session = s;
+	begin();
+	put(s, "strictly new");
+	assert_cost(RKV_OP_PUT, (struct cost){4, 9, 0, 528, written_len("strictly new")});
+	session = usual;
+	rkv_session_close(s);
+	rkv_close(strict);
+}
+
 static void
 test_add(void **state)
 {
@@ -429,6 +451,7 @@ main(void)
 		cmocka_unit_test(test_get_after_put),
 		cmocka_unit_test(test_get_many),
 		cmocka_unit_test(test_put),
+		cmocka_unit_test(test_strict_insert),
 		cmocka_unit_test(test_add),
 		cmocka_unit_test(test_replace),
 		cmocka_unit_test(test_cas),
