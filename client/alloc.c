@@ -374,24 +374,22 @@ take_ready(struct rkv_session *s, uint32_t class_id, struct block_ref *ret_block
 }
 
 /*
- * Is it better to wait for T_Q than to claim another chunk? Yes, with so much memory of the class
- * that a session cannot use it up within T_Q, and where chunks are short.
+ * Is it better to wait for T_Q than to claim another chunk? Yes, with so many free blocks of the class
+ * that a session cannot go through them within T_Q, and where chunks are short.
  */
 static bool
 rather_waits(const struct rkv_session *s, uint32_t class_id)
 {
 	const struct alloc *a = &s->alloc;
-	uint64_t n_blocks = 0, n_bytes = 0;
+	uint64_t n_free = 0;
 	if (atomic_load_explicit(&s->client->stamps.flags, memory_order_relaxed) &
 	    WIRE_STAMP_CHUNKS_SHORT)
 		return true;
-	for (uint32_t i = 0; i < a->n_own; i++) {
-		if (a->own[i]->class_id != class_id)
-			continue;
-		n_blocks += a->own[i]->n_blocks;
-		n_bytes += s->link.layout.chunk_size;
-	}
-	return n_blocks >= PLENTY_BLOCKS || n_bytes >= PLENTY_BYTES;
+	for (uint32_t i = 0; i < a->n_own; i++)
+		if (a->own[i]->class_id == class_id)
+			n_free += a->own[i]->ring_n;
+	return n_free >= PLENTY_BLOCKS ||
+	       n_free * layout_class_granules(class_id) * LIMIT_GRANULE >= PLENTY_BYTES;
 }
 
 /* When is the freed block at the head of the first ready chunk old enough? 0: it waits for more. */
@@ -402,7 +400,8 @@ ready_wake_ns(struct rkv_session *s, uint32_t class_id)
 	if (!c || !c->ring_n || c->ring[c->ring_head].mark > s->n_marks_done ||
 	    !rather_waits(s, class_id))
 		return 0;
-	return fab_now(s->link.fab) + (int64_t)LIMIT_REUSE_NS;
+	int64_t age_ns = INT64_C(1000) * (s->alloc.now_us - c->ring[c->ring_head].at_us);
+	return fab_now(s->link.fab) + (int64_t)LIMIT_REUSE_NS - age_ns;
 }
 
 static void job_start(struct rkv_session *s, enum alloc_job job, enum alloc_stage stage,

@@ -42,8 +42,13 @@ struct link_port {
 	uint64_t connection; /* number of the control connection */
 	uint32_t session_slot;
 	uint32_t serial;
+	uint32_t attempt;  /* number of its JOIN that is not answered yet, or 0 */
+	int64_t linked_ns; /* when it was given a link last */
+	int64_t retry_ns;  /* no other one before */
+	int64_t backoff_ns;
 	_Atomic uint32_t renew;       /* 0, or 1: the session wants a new serial */
 	_Atomic uint32_t next_serial; /* 0, or the new serial; the session takes it */
+	_Atomic uint32_t n_draining;  /* chunks that wait to be given back; the session's */
 };
 
 #endif

@@ -9,6 +9,11 @@
  * A server counts sessions of a process that lives, also when their control connection is gone,
  * [DEAD]. So a session that is closed while no connection knows it is remembered as a *former* one:
  * the next connection joins in its name, which ends it, and leaves again at once.
+ *
+ * A JOIN whose answer is lost may have made a session, or still make one, that nobody here knows.
+ * Therefore a JOIN bears a number, its *attempt*, and is repeated with that number until it is
+ * answered: the server first ends what an earlier one with it made. If its session is closed before,
+ * or never was one but a former one's, a former one keeps the number.
  */
 #include "client/links.h"
 
@@ -24,12 +29,14 @@
 #define GIVE_BACK_EVERY_NS CLOCK_NS_PER_S
 #define BACKOFF_MIN_NS (20 * CLOCK_NS_PER_MS)
 #define BACKOFF_MAX_NS CLOCK_NS_PER_S
+#define SHORT_LIVED_NS (2 * CLOCK_NS_PER_S) /* a link that did not even last so long */
 #define RESERVE_DEPTH 16u /* batches of the session's own, beside those of its operations */
 
 struct former {
 	struct former *next;
-	uint64_t connection;
-	uint32_t serial;
+	uint64_t connection; /* one to the life of the server that knows it */
+	uint32_t serial;     /* or 0 */
+	uint32_t attempt;
 };
 
 static enum link_state
@@ -81,6 +88,8 @@ pin_asker(struct links *links)
 	struct rkv_session *session = links->asker;
 	links->asker = NULL;
 	links->pinned = session;
+	free(links->joining);
+	links->joining = NULL;
 	pthread_mutex_unlock(&links->client->mutex);
 	return session;
 }
@@ -91,6 +100,56 @@ unpin_asker(struct links *links)
 	pthread_mutex_lock(&links->client->mutex);
 	unpin(links);
 	pthread_mutex_unlock(&links->client->mutex);
+}
+
+/* ---- Former sessions (mutex held) ---- */
+
+static uint32_t
+new_attempt(struct links *links)
+{
+	while (links->last_attempt == 0)
+		links->last_attempt = (uint32_t)fab_rand(links->client->fab);
+	return links->last_attempt++;
+}
+
+static void
+former_push(struct links *links, struct former *former)
+{
+	former->next = links->formers;
+	links->formers = former;
+}
+
+/* NULL without memory: then the server counts the session until this process ends. */
+static struct former *
+former_create(uint64_t connection, uint32_t serial, uint32_t attempt)
+{
+	struct former *former = malloc(sizeof(*former));
+	if (former)
+		*former = (struct former){NULL, connection, serial, attempt};
+	return former;
+}
+
+/* The serial by which the server may know the session; 0: it lives on since another epoch. */
+static uint32_t
+serial_of_epoch(const struct links *links, const struct rkv_session *session)
+{
+	return session->port.connection >= links->first_of_epoch ? session->port.serial : 0;
+}
+
+/*
+ * The session closes while a JOIN for it is not answered: the JOIN's number outlives it, and the
+ * serial that it named. The session has no endpoint.
+ */
+static void
+outlive(struct links *links, struct rkv_session *session)
+{
+	struct former *former = former_create(links->n_connections, serial_of_epoch(links, session),
+					      session->port.attempt);
+	session->port.serial = 0;
+	if (links->asker == session)
+		links->joining = former;
+	else if (former)
+		former_push(links, former);
 }
 
 void
@@ -105,6 +164,8 @@ links_forget(struct links *links, struct rkv_session *session)
 		at = &(*at)->next;
 	*at = session->next;
 	client->n_sessions--;
+	if (session->port.attempt)
+		outlive(links, session);
 	if (links->asker == session)
 		links->asker = NULL;
 	pthread_mutex_unlock(&client->mutex);
@@ -138,24 +199,36 @@ ask_session(struct links *links, struct rkv_session *session, enum wire_type typ
 }
 
 static int
-ask_join(struct links *links, struct rkv_session *session, uint64_t connection, uint32_t serial)
+ask_join(struct links *links, struct rkv_session *session, uint32_t former_serial, uint32_t attempt)
 {
-	struct wire_join message = {
-		.former_serial = connection >= links->first_of_epoch ? serial : 0,
-	};
+	struct wire_join message = {.former_serial = former_serial, .attempt = attempt};
 	return ask(links, session, &message, sizeof(message), WIRE_JOIN);
+}
+
+static int
+ask_link(struct links *links, struct rkv_session *session)
+{
+	struct link_port *port = &session->port;
+	if (is_known(links, session))
+		return ask_session(links, session, WIRE_RELINK);
+	if (!port->attempt)
+		port->attempt = new_attempt(links);
+	return ask_join(links, session, serial_of_epoch(links, session), port->attempt);
 }
 
 /* Asks what the session wants, if anything. */
 static int
-ask_for(struct links *links, struct rkv_session *session)
+ask_for(struct links *links, struct rkv_session *session, int64_t now_ns)
 {
 	struct link_port *port = &session->port;
 	enum link_state state = link_state(session);
-	if (state == LINK_WANTED && is_known(links, session))
-		return ask_session(links, session, WIRE_RELINK);
+	if (state == LINK_WANTED && now_ns < port->retry_ns) {
+		if (port->retry_ns < links->due_ns)
+			links->due_ns = port->retry_ns;
+		return 0;
+	}
 	if (state == LINK_WANTED)
-		return ask_join(links, session, port->connection, port->serial);
+		return ask_link(links, session);
 	if (state == LINK_UP && is_known(links, session) &&
 	    atomic_load_explicit(&port->renew, memory_order_acquire))
 		return ask_session(links, session, WIRE_RENEW);
@@ -167,11 +240,16 @@ static int
 ask_former(struct links *links)
 {
 	struct former *former = links->formers;
-	int rc = 0;
-	links->formers = former->next;
-	if (former->connection >= links->first_of_epoch)
-		rc = ask_join(links, NULL, former->connection, former->serial);
-	free(former);
+	if (former->connection < links->first_of_epoch) {
+		links->formers = former->next;
+		free(former);
+		return 0;
+	}
+	int rc = ask_join(links, NULL, former->serial, former->attempt);
+	if (!rc) {
+		links->formers = former->next;
+		links->joining = former;
+	}
 	return rc;
 }
 
@@ -179,14 +257,16 @@ int
 links_ask(struct links *links, int64_t now_ns)
 {
 	int rc = 0;
+	links->due_ns = links->retry_ns ? links->retry_ns : INT64_MAX;
 	if (links->asked || now_ns < links->retry_ns)
 		return 0;
+	links->due_ns = INT64_MAX;
 	pthread_mutex_lock(&links->client->mutex);
 	while (!rc && !links->asked && links->formers)
 		rc = ask_former(links);
 	for (struct rkv_session *s = links->client->sessions; s && !rc && !links->asked;
 	     s = s->next)
-		rc = ask_for(links, s);
+		rc = ask_for(links, s, now_ns);
 	pthread_mutex_unlock(&links->client->mutex);
 	return rc;
 }
@@ -194,19 +274,40 @@ links_ask(struct links *links, int64_t now_ns)
 int64_t
 links_due(const struct links *links)
 {
-	return links->asked || links->retry_ns == 0 ? INT64_MAX : links->retry_ns;
+	return links->asked ? INT64_MAX : links->due_ns;
+}
+
+/* Doubles the back-off; returns when it is over. */
+static int64_t
+later(struct fab *fab, int64_t *backoff_ns)
+{
+	*backoff_ns = *backoff_ns ? *backoff_ns * 2 : BACKOFF_MIN_NS;
+	if (*backoff_ns > BACKOFF_MAX_NS)
+		*backoff_ns = BACKOFF_MAX_NS;
+	return fab_now(fab) + *backoff_ns / 2 +
+	       (int64_t)(fab_rand(fab) % (uint64_t)*backoff_ns) / 2;
 }
 
 /* A session could not be served: nobody is, for a while. */
 static void
 back_off(struct links *links)
 {
-	struct fab *fab = links->client->fab;
-	links->backoff_ns = links->backoff_ns ? links->backoff_ns * 2 : BACKOFF_MIN_NS;
-	if (links->backoff_ns > BACKOFF_MAX_NS)
-		links->backoff_ns = BACKOFF_MAX_NS;
-	links->retry_ns = fab_now(fab) + links->backoff_ns / 2 +
-			  (int64_t)(fab_rand(fab) % (uint64_t)links->backoff_ns) / 2;
+	links->retry_ns = later(links->client->fab, &links->backoff_ns);
+}
+
+/*
+ * A session that has lost one link soon after another waits for the next but one: it may have no
+ * memory to take one over, and ask for another in each pump.
+ */
+static void
+slow_down(struct links *links, struct link_port *port)
+{
+	int64_t now_ns = fab_now(links->client->fab);
+	if (port->linked_ns && now_ns - port->linked_ns < SHORT_LIVED_NS)
+		port->retry_ns = later(links->client->fab, &port->backoff_ns);
+	else
+		port->backoff_ns = 0;
+	port->linked_ns = now_ns;
 }
 
 static void
@@ -253,6 +354,7 @@ make_ready(struct links *links, struct rkv_session *session, struct link *link)
 	link->layout = links->server->layout;
 	link->epoch = links->server->epoch;
 	session->port.next_link = *link;
+	slow_down(links, &session->port);
 	set_state(session, LINK_READY);
 	end_back_off(links);
 	return 0;
@@ -273,6 +375,7 @@ joined(struct links *links, struct rkv_session *session, const struct wire_joine
 		return 0;
 	}
 	struct link_port *port = &session->port;
+	port->attempt = 0;
 	port->connection = links->connection;
 	port->session_slot = m->session_slot;
 	port->serial = m->serial;
@@ -333,6 +436,7 @@ refused(struct links *links, struct rkv_session *session, enum wire_type asked,
 	log_line(&links->client->log, session->port.former_serial ? LOG_DEBUG : LOG_ERROR,
 		 "the server refused a session: %s", text);
 	session->port.serial = 0; /* whatever it was called, it is not any more */
+	session->port.attempt = 0;
 	deny(links, session, channel_refusal(m));
 	return 0;
 }
@@ -379,15 +483,20 @@ void
 links_connected(struct links *links, bool same_server)
 {
 	links->connection = ++links->n_connections;
+	links->due_ns = INT64_MAX;
 	if (!same_server)
 		links->first_of_epoch = links->connection;
 }
 
+/*
+ * A link to a region that is severed: any before the next connection is up. With it, one of a
+ * session that was busy when the last one was lost, and has become idle without having noticed.
+ */
 static bool
-has_link(struct links *links, struct rkv_session *session)
+is_cut_off(struct links *links, struct rkv_session *session)
 {
-	(void)links;
-	return link_state(session) == LINK_UP || link_state(session) == LINK_READY;
+	return (link_state(session) == LINK_UP || link_state(session) == LINK_READY) &&
+	       !is_known(links, session);
 }
 
 /* A busy session finds out by itself: its batches fail. */
@@ -413,18 +522,22 @@ links_disconnected(struct links *links)
 	links->connection = 0;
 	links->asker = NULL;
 	links->asked = 0;
+	if (links->joining)
+		former_push(links, links->joining);
+	links->joining = NULL;
 	end_back_off(links);
 }
 
 void
 links_drop(struct links *links)
 {
-	for_each(links, has_link, drop_link);
+	for_each(links, is_cut_off, drop_link);
 }
 
 void
 links_destroy(struct links *links)
 {
+	free(links->joining);
 	while (links->formers) {
 		struct former *former = links->formers;
 		links->formers = former->next;
@@ -444,9 +557,9 @@ links_leave(struct links *links, uint64_t connection, uint32_t session_slot, uin
 		/* If it cannot be sent, the connection is about to be lost. */
 		(void)channel_send(links->channel, &message, sizeof(message), WIRE_LEAVE,
 				   channel_request(links->channel));
-	} else if (connection >= links->first_of_epoch && (former = malloc(sizeof(*former)))) {
-		*former = (struct former){links->formers, connection, serial};
-		links->formers = former;
+	} else if (connection >= links->first_of_epoch &&
+		   (former = former_create(connection, serial, new_attempt(links)))) {
+		former_push(links, former);
 	}
 	pthread_mutex_unlock(&links->client->mutex);
 }
@@ -454,8 +567,10 @@ links_leave(struct links *links, uint64_t connection, uint32_t session_slot, uin
 /* ---- Keepalives and upkeep ---- */
 
 /*
- * A session that has not yet taken its link over may be idle for an hour: then nothing of it is in
- * flight, and it shall not hold G.
+ * A session that has not yet taken its link over may be idle for an hour, and shall not hold G.
+ * Nothing of it is in flight: also what it lost its last link with, marks above all, was over when
+ * the server answered JOINED or RELINKED. What it begins later has a start that is not below the
+ * newest stamp now (op.start, client/session.c).
  */
 static bool
 announce(const struct links *links, struct rkv_session *session,
@@ -465,14 +580,14 @@ announce(const struct links *links, struct rkv_session *session,
 	struct stamps *st = &links->client->stamps;
 	uint64_t newest = atomic_load_explicit(&st->newest, memory_order_relaxed);
 	enum link_state state = link_state(session);
-	uint64_t a;
+	uint64_t word, a;
 	if (!is_known(links, session))
 		return false;
+	word = atomic_load_explicit(&port->start_word, memory_order_seq_cst);
 	if (state == LINK_UP)
 		a = session_announce(session);
 	else if (state == LINK_READY &&
-		 start_state(atomic_load_explicit(&port->start_word, memory_order_seq_cst)) ==
-			 START_IDLE)
+		 (start_state(word) == START_IDLE || start_state(word) == START_MARKS))
 		a = newest > LIMIT_WORD_STAMPS ? newest - LIMIT_WORD_STAMPS : 0;
 	else
 		return false;
@@ -502,11 +617,15 @@ holds_marks(struct links *links, struct rkv_session *session)
 	       start_state(word) == START_MARKS && start_stamp(word) < newest;
 }
 
+/* Is it idle, and may have chunks to give back? */
 static bool
 may_give_back(struct links *links, struct rkv_session *session)
 {
 	uint64_t word = atomic_load_explicit(&session->port.start_word, memory_order_acquire);
-	return link_state(session) == LINK_UP && is_known(links, session) &&
+	uint32_t flags = atomic_load_explicit(&links->client->stamps.flags, memory_order_relaxed);
+	bool wants = (flags & WIRE_STAMP_CHUNKS_SHORT) ||
+		     atomic_load_explicit(&session->port.n_draining, memory_order_relaxed);
+	return wants && link_state(session) == LINK_UP && is_known(links, session) &&
 	       (start_state(word) == START_IDLE || start_state(word) == START_MARKS);
 }
 
@@ -523,12 +642,10 @@ maintain(struct links *links, struct rkv_session *session)
 void
 links_maintain(struct links *links, int64_t now_ns)
 {
-	uint32_t flags = atomic_load_explicit(&links->client->stamps.flags, memory_order_relaxed);
-	if ((flags & WIRE_STAMP_CHUNKS_SHORT) &&
-	    now_ns - links->gave_back_ns >= GIVE_BACK_EVERY_NS) {
+	for_each(links, is_cut_off, drop_link);
+	for_each(links, holds_marks, maintain);
+	if (now_ns - links->gave_back_ns >= GIVE_BACK_EVERY_NS) {
 		links->gave_back_ns = now_ns;
 		for_each(links, may_give_back, maintain);
-	} else {
-		for_each(links, holds_marks, maintain);
 	}
 }

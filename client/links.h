@@ -28,6 +28,8 @@ struct links {
 	struct rkv_session *pinned;
 	struct rkv_session *asker; /* whom the request is for; NULL: closed meanwhile */
 	struct former *formers;    /* closed sessions that the server still has to hear of */
+	struct former *joining;    /* the one that a JOIN without asker is for */
+	uint32_t last_attempt;     /* numbers JOINs from a random one on; 0: none yet */
 
 	/* The control thread's */
 	enum wire_type asked; /* 0: no request is out */
@@ -35,6 +37,7 @@ struct links {
 	int64_t asked_ns;
 	int64_t retry_ns; /* not before */
 	int64_t backoff_ns;
+	int64_t due_ns; /* when the last look left something to ask for */
 	int64_t gave_back_ns;
 };
 
@@ -70,7 +73,10 @@ int links_answer(struct links *links, const union channel_message *message,
 uint32_t links_announce(struct links *links, struct rkv_session **cursor,
 			struct wire_announcement *announcements, uint32_t max);
 
-/* Flushes idle sessions' marks, [STAMP], and lets them give back chunks if the server asks. */
+/*
+ * Looks after idle sessions: flushes their marks, [STAMP]; lets them give back chunks that drain, or
+ * that the server asks for; takes them off a region that is severed.
+ */
 void links_maintain(struct links *links, int64_t now_ns);
 
 /* Takes a session out of the list; then the control thread does not touch it. Any thread. */

@@ -226,8 +226,7 @@ on_join(struct client *client, const void *message)
 		return;
 	}
 	end_former(service, lost);
-	end_former(service,
-		   sessions_find_former(sessions, &client->owner, join->former_serial));
+	end_former(service, sessions_find_former(sessions, &client->owner, join->former_serial));
 	if (sessions->n_living + sessions->n_ending == LIMIT_SESSIONS)
 		census_finish_ending(&service->census);
 	int rc = sessions_join(sessions, &client->owner, join->attempt, &session, &reason);

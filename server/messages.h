@@ -8,11 +8,15 @@
 
 #include <stddef.h>
 
+struct client;
 struct conn;
 
 /* The two callbacks of struct conn_events that know the protocol. */
 size_t messages_measure(struct conn *conn, const void *bytes, size_t len);
 void messages_take(struct conn *conn, const void *message, size_t len);
+
+/* Says why a client is given up, and ends its connection. */
+void messages_give_up(struct client *client, const char *reason);
 
 /* A refusal for somebody who does not become a client; nobody waits whether it arrives. */
 void messages_farewell(int fd, const char *reason);

@@ -5,6 +5,7 @@
  *   connection open, no pidfd --(token presented)--> pidfd watched
  *   connection closed: sessions end (no pidfd) or linger (pidfd)
  *   pidfd readable:    sessions end, and so does the connection
+ *   no pidfd, but sessions that hold G back: likewise
  *
  * service_settle frees a client when its connection is closed and no session is left.
  */
@@ -148,6 +149,7 @@ accepted(struct loop_listener *listener, int fd)
 	client->service = service;
 	client->open = true;
 	client->pidfd = -1;
+	client->owner.number = service->n_accepted;
 	client->owner.connected = true;
 	LIST_INIT(&client->owner.sessions);
 	LIST_INSERT_HEAD(&service->clients, client, entry);
@@ -164,6 +166,22 @@ refused_for_files(struct loop_listener *listener, int fd)
 
 /* ---- Time ---- */
 
+/* Who joined and never took the pool has nothing that could land: its sessions are not waited for. */
+static void
+give_up_idle_holders(struct service *service)
+{
+	struct session_owner *owner;
+	while ((owner = sessions_idle_holder(&service->sessions))) {
+		struct client *client = client_of_owner(owner);
+		client->has_token = false;
+		sessions_process_gone(&service->sessions, owner);
+		census_hurry(&service->census);
+		messages_give_up(client,
+				 "sessions of this connection, which never took the pool, do not "
+				 "move on and hold up all others");
+	}
+}
+
 static void
 tick_done(struct loop_op *op, int result)
 {
@@ -173,6 +191,7 @@ tick_done(struct loop_op *op, int result)
 	int64_t now = clock_now_ns();
 	loop_timer(service->loop, op, LIMIT_STAMP_MS, tick_done);
 	sessions_tick(&service->sessions);
+	give_up_idle_holders(service);
 	conn_queue_expire(&service->greeting, now);
 	conn_queue_expire(&service->talking, now);
 	conn_queue_expire(&service->handout.greeting, now);

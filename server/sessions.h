@@ -29,9 +29,9 @@ enum session_state { SESSION_FREE, SESSION_LIVING, SESSION_ENDING };
 
 struct session_owner {
 	uint64_t number; /* counts up with the connections */
-	pid_t pid;      /* of the process that took the pool; 0: unknown to us */
-	bool mapped;    /* it took the pool, and may touch the region until it is gone */
-	bool connected; /* its control connection is open */
+	pid_t pid;       /* of the process that took the pool; 0: unknown to us */
+	bool mapped;     /* it took the pool, and may touch the region until it is gone */
+	bool connected;  /* its control connection is open */
 	unsigned n_sessions;
 	LIST_HEAD(, session) sessions;
 };

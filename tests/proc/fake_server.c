@@ -170,6 +170,7 @@ keepalive(struct fake *fake, const struct wire_keepalive *k)
 		.header = fake_header(WIRE_STAMP, sizeof(s), k->header.request),
 		.newest = fake->newest,
 		.g = fake->g,
+		.flags = fake->flags,
 	};
 	fake->n_keepalives++;
 	if (fake->keepalive_is_good && !fake->keepalive_is_good(fake->keepalive_arg, k))
@@ -223,13 +224,16 @@ answer(struct fake *fake, const struct wire_session *m)
 static void
 note(struct fake *fake, const struct wire_session *m)
 {
+	const struct wire_join *join = (const void *)m;
 	struct fake_record r = {
 		.type = (enum wire_type)m->header.type,
 		.connection = fake->n_connections,
 		.request = m->header.request,
 	};
-	if (r.type == WIRE_JOIN)
-		r.serial = m->session_slot; /* struct wire_join has it there */
+	if (r.type == WIRE_JOIN) {
+		r.serial = join->former_serial;
+		r.attempt = join->attempt;
+	}
 	if (r.type == WIRE_RELINK || r.type == WIRE_RENEW || r.type == WIRE_LEAVE) {
 		r.session_slot = m->session_slot;
 		r.serial = m->serial;

@@ -25,6 +25,7 @@ struct fake_record {
 	uint32_t request;
 	uint32_t session_slot; /* RELINK, RENEW, LEAVE */
 	uint32_t serial;       /* likewise; of a JOIN: the former one */
+	uint32_t attempt;      /* of a JOIN */
 };
 
 struct fake {
@@ -45,6 +46,7 @@ struct fake {
 	uint64_t epoch;
 	uint64_t newest;
 	uint64_t g;
+	uint32_t flags; /* of STAMP */
 	uint32_t next_serial;
 	/* NULL, or is asked about each keepalive before it is answered. */
 	bool (*keepalive_is_good)(void *arg, const struct wire_keepalive *keepalive);

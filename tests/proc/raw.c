@@ -163,8 +163,15 @@ raw_map(struct raw *raw)
 struct raw_session
 raw_join(struct raw *raw, uint32_t former_serial)
 {
+	return raw_join_again(raw, former_serial, 0);
+}
+
+struct raw_session
+raw_join_again(struct raw *raw, uint32_t former_serial, uint32_t attempt)
+{
 	struct wire_join join = {.header = raw_header(raw, WIRE_JOIN, sizeof(join)),
-				 .former_serial = former_serial};
+				 .former_serial = former_serial,
+				 .attempt = attempt};
 	struct wire_joined joined;
 	assert_true(raw_send(raw, &join, sizeof(join)));
 	expect(raw, WIRE_JOINED);

@@ -60,6 +60,7 @@ enum wire_type raw_receive(struct raw *raw);
 
 /* Requests that expect their answer. */
 struct raw_session raw_join(struct raw *raw, uint32_t former_serial);
+struct raw_session raw_join_again(struct raw *raw, uint32_t former_serial, uint32_t attempt);
 struct wire_stamp raw_keepalive(struct raw *raw, const struct wire_announcement *said, uint32_t n);
 enum wire_type raw_ask(struct raw *raw, enum wire_type type, const struct raw_session *session);
 void raw_leave(struct raw *raw, const struct raw_session *session);

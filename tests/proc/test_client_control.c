@@ -411,10 +411,10 @@ test_sizes(void **state)
 		{"superblock length", sizeof(struct layout_superblock)},
 		{"bucket length", LAYOUT_BUCKET_LEN},
 		{"block header length", BLOCK_HEADER_LEN},
-		{"granule", LIMIT_GRANULE},
+		{"granule length", LIMIT_GRANULE},
 		{"number of tag bits", LIMIT_TAG_BITS},
-		{"age limit of words (stamps)", LIMIT_WORD_STAMPS},
-		{"stamp interval (ms)", LIMIT_STAMP_MS},
+		{"word age in stamps", LIMIT_WORD_STAMPS},
+		{"stamp interval in ms", LIMIT_STAMP_MS},
 	};
 	assert_int_equal(sizeof(size) / sizeof(size[0]), N_SIZES);
 	for (size_t i = 0; i < N_SIZES; i++) {
@@ -945,6 +945,73 @@ test_renew(void **state)
 	fake_stop(&fake);
 }
 
+/* An idle session also gives back chunks that drain when the server has enough again. */
+static void
+test_idle_session_gives_back(void **state)
+{
+	(void)state;
+	struct fake fake;
+	struct rkv_stats_values stats;
+	start_fake(&fake, NULL, 0);
+	struct rkv_client *client = open_client(fake.address);
+	struct rkv_session *session = open_session(client);
+	put(session, "value");
+	assert_int_equal(rkv_delete(session, "key", 3), RKV_OK);
+	pthread_mutex_lock(&fake.mutex);
+	fake.flags = WIRE_STAMP_CHUNKS_SHORT;
+	pthread_mutex_unlock(&fake.mutex);
+	int64_t deadline_ns = proc_deadline(WAIT_MS);
+	while (atomic_load(&session->port.n_draining) == 0)
+		assert_true(proc_pause(deadline_ns));
+	pthread_mutex_lock(&fake.mutex);
+	fake.flags = 0;
+	pthread_mutex_unlock(&fake.mutex);
+	set_stamps(&fake, 6000, 4000);
+	assert_int_equal(rkv_stats(session, &stats), RKV_OK);
+	assert_int_equal(stats.n_chunks_returned, 0);
+	for (uint64_t newest = 7000; atomic_load(&session->port.n_draining) != 0; newest++) {
+		assert_true(proc_pause(deadline_ns));
+		set_stamps(&fake, newest, newest);
+	}
+	assert_int_equal(rkv_stats(session, &stats), RKV_OK);
+	assert_true(stats.n_chunks_returned > 0);
+	rkv_close(client);
+	fake_stop(&fake);
+}
+
+/* A session that cannot take its links over, for want of memory, and asks in each pump. */
+static void
+test_links_in_vain(void **state)
+{
+	(void)state;
+	struct fake fake;
+	start_fake(&fake, NULL, 0);
+	struct rkv_client *client = open_client(fake.address);
+	struct rkv_session *session = open_session(client);
+	drop_link(session);
+	pthread_mutex_lock(&fake.mutex);
+	uint64_t enough = fake.n_keepalives + 4;
+	pthread_mutex_unlock(&fake.mutex);
+	int64_t deadline_ns = proc_deadline(WAIT_MS);
+	for (uint64_t n = 0; n < enough;) {
+		assert_true(proc_pause(deadline_ns));
+		if (link_state_of(session) == LINK_READY) {
+			fab_disconnect(session->port.next_link.ep);
+			session->port.next_link.ep = NULL;
+			atomic_store(&session->port.state, LINK_WANTED);
+			control_wake(client);
+		}
+		pthread_mutex_lock(&fake.mutex);
+		n = fake.n_keepalives;
+		pthread_mutex_unlock(&fake.mutex);
+	}
+	/* After at least 10, 20, 40, 80 and 160 ms, of about 400. */
+	assert_in_range(fake_count(&fake, WIRE_RELINK), 2, 20);
+	await_link(session);
+	rkv_close(client);
+	fake_stop(&fake);
+}
+
 /* ---- Reconnecting ---- */
 
 static void
@@ -999,6 +1066,45 @@ test_idle_session_heals(void **state)
 	fake_stop(&fake);
 }
 
+/* Somebody held the session for a moment, just when its link was lost. */
+static void
+lose_unseen(struct fake *fake, struct rkv_session *session, unsigned connection)
+{
+	uint64_t idle = atomic_exchange(&session->port.start_word, start_make(START_FLUSHING, 1));
+	fake_hang_up(fake);
+	fake_await_connection(fake, connection);
+	fake_await_keepalives(fake, 2);
+	assert_int_equal(fake_count(fake, WIRE_JOIN), connection - 1);
+	atomic_store(&session->port.start_word, idle);
+	fake_record(fake, WIRE_JOIN, connection);
+}
+
+/* That the session is never used again does not make the server wait for it. */
+static void
+test_idle_session_is_cut_off(void **state)
+{
+	(void)state;
+	struct fake fake;
+	start_fake(&fake, NULL, 0);
+	struct rkv_client *client = open_client(fake.address);
+	struct rkv_session *session = open_session(client);
+	lose_unseen(&fake, session, 2); /* while its link is up */
+	await_state(session, LINK_READY);
+	lose_unseen(&fake, session, 3); /* while it is ready */
+	assert_int_equal(fake_record(&fake, WIRE_JOIN, 2).serial, 100);
+	assert_int_equal(fake_record(&fake, WIRE_JOIN, 3).serial, 101);
+	await_state(session, LINK_READY);
+	set_stamps(&fake, 8000, 0);
+	pthread_mutex_lock(&fake.mutex);
+	assert_int_equal(fake.n_announced, 1);
+	assert_int_equal(fake.announced[0].serial, 102);
+	assert_int_equal(fake.announced[0].a, 8000 - LIMIT_WORD_STAMPS);
+	pthread_mutex_unlock(&fake.mutex);
+	await_link(session);
+	rkv_close(client);
+	fake_stop(&fake);
+}
+
 /* A busy session keeps its endpoint, on which nothing succeeds any more. */
 static void
 test_busy_session_is_severed(void **state)
@@ -1023,7 +1129,6 @@ test_busy_session_is_severed(void **state)
 	assert_int_equal(fab_poll(session->link.ep, &done, 1), 1);
 	assert_int_equal(done.status, ERR_CONN);
 	atomic_store(&session->port.start_word, idle);
-	drop_link(session);
 	assert_int_equal(fake_record(&fake, WIRE_JOIN, 2).serial, 100);
 	await_link(session);
 	rkv_close(client);
@@ -1080,6 +1185,105 @@ test_closed_while_lost(void **state)
 	assert_int_equal(fake_record(&fake, WIRE_LEAVE, 1).serial, 101);
 	await_pong(client);
 	assert_int_equal(fake_count(&fake, WIRE_JOIN), 2);
+	rkv_close(client);
+	fake_stop(&fake);
+}
+
+/* The next connection; the last one, or this one, leaves JOINs unanswered or not. */
+static void
+next_connection(struct fake *fake, bool mute_join)
+{
+	pthread_mutex_lock(&fake->mutex);
+	fake->mute[WIRE_JOIN] = mute_join;
+	pthread_mutex_unlock(&fake->mutex);
+	fake_hang_up(fake);
+}
+
+/* What a JOIN made whose answer was lost, the server finds by the number that is repeated. */
+static void
+test_join_unanswered(void **state)
+{
+	(void)state;
+	struct fake fake;
+	start_fake(&fake, NULL, 0);
+	struct rkv_client *client = open_client(fake.address);
+	struct rkv_session *session = open_session(client);
+	uint32_t first = fake_record(&fake, WIRE_JOIN, 1).attempt;
+	next_connection(&fake, true);
+	uint32_t second = fake_record(&fake, WIRE_JOIN, 2).attempt;
+	assert_int_not_equal(first, 0);
+	assert_int_not_equal(second, 0);
+	assert_int_not_equal(second, first);
+	for (unsigned n = 3; n <= 4; n++) {
+		next_connection(&fake, n < 4);
+		struct fake_record again = fake_record(&fake, WIRE_JOIN, n);
+		assert_int_equal(again.connection, n);
+		assert_int_equal(again.attempt, second);
+		assert_int_equal(again.serial, 100);
+	}
+	await_link(session);
+	next_connection(&fake, false);
+	struct fake_record answered = fake_record(&fake, WIRE_JOIN, 5);
+	assert_int_not_equal(answered.attempt, second);
+	assert_int_equal(answered.serial, 101);
+	await_link(session);
+	rkv_close(client);
+	fake_stop(&fake);
+}
+
+/* Nobody waits any more, but the server may yet make the session. */
+static void
+test_closed_while_joining(void **state)
+{
+	(void)state;
+	struct fake fake;
+	struct rkv_client *client;
+	struct rkv_session *session = NULL;
+	start_fake(&fake, NULL, 0);
+	fake.mute[WIRE_JOIN] = true;
+	assert_int_equal(try_open(fake.address, 300, &client), RKV_OK);
+	assert_int_equal(rkv_session_open(client, &session), RKV_E_TIMEOUT);
+	uint32_t attempt = fake_record(&fake, WIRE_JOIN, 1).attempt;
+	for (unsigned n = 2; n <= 3; n++) { /* the first one's answer is lost again */
+		next_connection(&fake, n < 3);
+		struct fake_record again = fake_record(&fake, WIRE_JOIN, n);
+		assert_int_equal(again.connection, n);
+		assert_int_equal(again.attempt, attempt);
+		assert_int_equal(again.serial, 0);
+	}
+	assert_int_equal(fake_record(&fake, WIRE_LEAVE, 1).serial, 100);
+	await_pong(client);
+	assert_int_equal(fake_count(&fake, WIRE_JOIN), 3);
+	rkv_close(client);
+	fake_stop(&fake);
+}
+
+/* The same for a session that was there before, and is closed while no connection is up. */
+static void
+test_closed_after_joining(void **state)
+{
+	(void)state;
+	struct fake fake;
+	start_fake(&fake, NULL, 0);
+	struct rkv_client *client = open_client(fake.address);
+	struct rkv_session *session = open_session(client);
+	next_connection(&fake, true);
+	uint32_t attempt = fake_record(&fake, WIRE_JOIN, 2).attempt;
+	pthread_mutex_lock(&fake.mutex);
+	fake.greet = greet_not;
+	pthread_mutex_unlock(&fake.mutex);
+	next_connection(&fake, false);
+	fake_await_connection(&fake, 3);
+	rkv_session_close(session);
+	pthread_mutex_lock(&fake.mutex);
+	fake.greet = NULL;
+	pthread_mutex_unlock(&fake.mutex);
+	struct fake_record again = fake_record(&fake, WIRE_JOIN, 3);
+	assert_int_equal(again.attempt, attempt);
+	assert_int_equal(again.serial, 100);
+	assert_int_equal(fake_record(&fake, WIRE_LEAVE, 1).serial, 101);
+	await_pong(client);
+	assert_int_equal(fake_count(&fake, WIRE_JOIN), 3);
 	rkv_close(client);
 	fake_stop(&fake);
 }
@@ -1535,7 +1739,9 @@ test_kv_server(void **state)
 	struct rkv_client *client = open_client(server->address);
 	struct rkv_session *session = open_session(client);
 	uint64_t epoch = session->link.epoch;
-	put(session, "of the first server");
+	uint64_t version;
+	assert_int_equal(rkv_put(session, "key", 3, "of the first server", 19, NULL, &version),
+			 RKV_OK);
 	assert_value(session, "of the first server");
 	assert_int_equal(rkv_ping(client), RKV_OK);
 	assert_int_equal(rkv_server_stats(client, text, sizeof(text), NULL), RKV_OK);
@@ -1549,6 +1755,8 @@ test_kv_server(void **state)
 	assert_int_equal(atomic_load(&client->n_reconnects), 1);
 	assert_int_equal(rkv_get(session, "key", 3, text, sizeof(text), NULL), RKV_NOT_FOUND);
 	put(session, "of the second");
+	/* The first write of each life: yet not the same version. */
+	assert_int_equal(rkv_cas(session, "key", 3, "stale", 5, version, NULL, NULL), RKV_MISMATCH);
 	assert_value(session, "of the second");
 	rkv_session_close(session);
 	rkv_close(client);
@@ -1598,11 +1806,17 @@ main(void)
 		cmocka_unit_test(test_sessions_limit),
 		cmocka_unit_test(test_relink),
 		cmocka_unit_test(test_renew),
+		cmocka_unit_test(test_idle_session_gives_back),
+		cmocka_unit_test(test_links_in_vain),
 		cmocka_unit_test(test_connection_lost),
 		cmocka_unit_test(test_idle_session_heals),
+		cmocka_unit_test(test_idle_session_is_cut_off),
 		cmocka_unit_test(test_busy_session_is_severed),
 		cmocka_unit_test(test_another_epoch),
 		cmocka_unit_test(test_closed_while_lost),
+		cmocka_unit_test(test_join_unanswered),
+		cmocka_unit_test(test_closed_while_joining),
+		cmocka_unit_test(test_closed_after_joining),
 		cmocka_unit_test(test_reconnect_refused),
 		cmocka_unit_test(test_rejoin_refused),
 		cmocka_unit_test(test_ping_and_stats),

@@ -488,17 +488,28 @@ serials_are_published_before_they_are_used(void **state)
 	(void)state;
 	raw_connect(&raw, server, WIRE_ROLE_CLIENT);
 	raw_map(&raw);
-	assert_int_equal(raw_word(&raw, off), 1);
+	uint64_t first = raw_word(&raw, off);
+	assert_in_range(first, 1, INT32_MAX);
 	struct raw_session session = raw_join(&raw, 0);
-	assert_int_equal(session.serial, 1);
-	assert_int_equal(raw_word(&raw, off), 2);
+	assert_int_equal(session.serial, first);
+	assert_int_equal(raw_word(&raw, off), first + 1);
 	assert_int_equal(raw_ask(&raw, WIRE_RELINK, &session), WIRE_RELINKED);
 	assert_int_equal(raw_ask(&raw, WIRE_RENEW, &session), WIRE_RENEWED);
 	memcpy(&renewed, raw.in.bytes, sizeof(renewed));
 	assert_int_equal(renewed.session_slot, session.slot);
-	assert_int_equal(renewed.serial, 2);
-	assert_int_equal(raw_word(&raw, off), 3);
+	assert_int_equal(renewed.serial, first + 1);
+	assert_int_equal(raw_word(&raw, off), first + 2);
 	raw_close(&raw);
+}
+
+/* Once in 2^31 this fails for no reason. */
+static void
+each_life_has_serials_of_its_own(void **state)
+{
+	uint64_t first = raw_stat(&admin, "serial_next");
+	tear_down(state);
+	set_up(state);
+	assert_int_not_equal(raw_stat(&admin, "serial_next"), first);
 }
 
 static void
@@ -586,6 +597,70 @@ a_session_lingers_until_it_is_named_as_former(void **state)
 	assert_int_equal(raw_word(&raw, off), chunk_make(CHUNK_ORPHAN, 3, 0, 2));
 	raw_close(&raw);
 	raw_close(&again);
+}
+
+/* The answer to a JOIN was lost with its connection; the JOIN that repeats it ends what it made. */
+static void
+a_repeated_join_ends_what_the_first_made(void **state)
+{
+	static struct raw raw, again;
+	(void)state;
+	raw_connect(&raw, server, WIRE_ROLE_CLIENT);
+	raw_map(&raw);
+	raw_join_again(&raw, 0, 4711);
+	shutdown(raw.fd, SHUT_RDWR);
+	assert_true(raw_stat_becomes(&admin, "sessions_lingering", 1));
+	raw_connect(&again, server, WIRE_ROLE_CLIENT);
+	raw_map(&again);
+	raw_join_again(&again, 0, 4712);
+	assert_int_equal(raw_stat(&admin, "sessions_lingering"), 1);
+	struct raw_session second = raw_join_again(&again, 0, 4711);
+	assert_int_equal(raw_stat(&admin, "sessions_lingering"), 0);
+	assert_int_equal(raw_stat(&admin, "sessions"), 2);
+	/* Once the client has named it, it is no lost one any more. */
+	announce(&again, &second, second.stamp);
+	raw_join_again(&again, 0, 4711);
+	assert_int_equal(raw_stat(&admin, "sessions"), 3);
+	assert_int_equal(raw_stat(&admin, "sessions_died"), 1);
+	raw_close(&raw);
+	raw_close(&again);
+}
+
+/* The first JOIN comes through after the one that repeats it: what that made lives. */
+static void
+a_join_that_was_overtaken_is_refused(void **state)
+{
+	static struct raw raw, again;
+	(void)state;
+	raw_connect(&raw, server, WIRE_ROLE_CLIENT);
+	raw_map(&raw);
+	raw_connect(&again, server, WIRE_ROLE_CLIENT);
+	raw_map(&again);
+	struct raw_session session = raw_join_again(&again, 0, 4711);
+	struct wire_join join = {.header = raw_header(&raw, WIRE_JOIN, sizeof(join)),
+				 .attempt = 4711};
+	assert_true(raw_send(&raw, &join, sizeof(join)));
+	expect_refused(&raw, ERR_CONN, "newer connection");
+	assert_int_equal(raw_ask(&again, WIRE_RELINK, &session), WIRE_RELINKED);
+	assert_int_equal(raw_stat(&admin, "sessions"), 1);
+	raw_close(&raw);
+	raw_close(&again);
+}
+
+/* It says nothing for longer than any client would, and has nothing in the region to wait for. */
+static void
+a_session_without_the_pool_does_not_hold_g(void **state)
+{
+	static struct raw raw;
+	(void)state;
+	raw_connect(&raw, server, WIRE_ROLE_CLIENT);
+	raw_join(&raw, 0);
+	raw_join(&raw, 0);
+	expect_refused_and_closed(&raw, ERR_TIMEOUT, "never took the pool");
+	assert_int_equal(raw_stat(&admin, "sessions"), 0);
+	assert_int_equal(raw_stat(&admin, "sessions_died"), 2);
+	assert_true(raw_stat_becomes(&admin, "sessions_ending", 0));
+	assert_true(raw_stat_becomes(&admin, "connections", 1));
 }
 
 static void
@@ -811,10 +886,14 @@ main(void)
 		TEST(a_token_is_good_once_and_while_its_connection_lives),
 		TEST(g_follows_the_slowest_session),
 		TEST(serials_are_published_before_they_are_used),
+		TEST(each_life_has_serials_of_its_own),
 		TEST(a_session_that_is_not_ones_own_is_refused),
 		TEST(sessions_run_out_in_words),
 		TEST(a_client_without_the_pool_dies_with_its_connection),
 		TEST(a_session_lingers_until_it_is_named_as_former),
+		TEST(a_repeated_join_ends_what_the_first_made),
+		TEST(a_join_that_was_overtaken_is_refused),
+		TEST(a_session_without_the_pool_does_not_hold_g),
 		TEST(what_a_leaver_forgot_becomes_orphan),
 		TEST(few_free_chunks_are_announced),
 		TEST(chunks_of_a_killed_client_become_orphans),

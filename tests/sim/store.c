@@ -13,6 +13,7 @@
 #define FORMATTED_S UINT64_C(1700000000)
 #define CHUNK_SIZE 4096u
 #define MAX_STEPS UINT64_C(2000000)
+#define SHRINK_STEPS_MAX 20000u /* of a run whose schedule is worth shrinking */
 
 static const char *const event_names[] = {
 #define STORE_EVENT(name) #name,
@@ -83,8 +84,8 @@ draw_fabric(uint64_t *r, struct store_config *c)
 		      (c->sched == SCHED_PCT ? DRAW(r, 1000, 5000) : DRAW(r, 100, 500, 5000));
 	/* [I1] In WORST, a unit per address needs an INSERT that waits once more. */
 	c->unit_per_address = store_chance(r, 30);
-	c->strict_insert = store_chance(r, 10) ||
-			   (c->unit_per_address && c->profile == PROFILE_WORST);
+	c->strict_insert =
+		store_chance(r, 10) || (c->unit_per_address && c->profile == PROFILE_WORST);
 	c->repeat_reads = store_chance(r, 30);
 }
 
@@ -128,8 +129,11 @@ store_config_draw(uint64_t seed, struct store_config *ret_config)
 	c.n_faults = store_chance(&r, 60) ? 1 + (unsigned)store_random(&r, 12) : 0;
 	c.is_live = store_chance(&r, 25);
 	c.timeout_ms = c.is_live ? 60000 : DRAW(&r, 2, 10, 50, 1000);
+	/* A crowded table needs the scrubber to get rid of what a crash leaves in it. */
 	if (c.is_live && c.n_faults > 3)
 		c.n_faults = 3;
+	if (c.is_live && c.n_keys > LAYOUT_GROUP_SLOTS)
+		c.n_faults = 0;
 	*ret_config = c;
 }
 
@@ -230,6 +234,8 @@ store_config_parse(const char *text, struct store_config *ret_config)
 	for (unsigned i = 0; i < N_SETTINGS; i++)
 		if (find_setting(text, settings[i].name, value))
 			set_setting(&c, &settings[i], strtoll(value, NULL, 10));
+	if (!text)
+		c.picks = getenv("PICKS");
 	*ret_config = c;
 	return is_possible(&c);
 }
@@ -367,23 +373,32 @@ sim_config_of(const struct store_config *c)
 	sim.sched.seed = model_mix(c->seed, 5);
 	sim.sched.depth = 5;
 	sim.sched.horizon = c->n_clients * c->n_ops * 200;
+	if (c->picks) {
+		sim.sched.kind = SCHED_PICKS;
+		sim.sched.picks = c->picks;
+	}
 	sim.late_permille = c->late_permille;
 	sim.step_ns = c->step_ns;
 	sim.max_steps = MAX_STEPS;
 	return sim;
 }
 
-bool
-store_run(const struct store_config *config, struct store_counts *counts, uint64_t *ret_steps,
-	  char ret_text[200])
+struct run {
+	const struct store_config *config;
+	struct store_counts *counts;
+};
+
+static void
+run_case(struct sim *sim, void *arg)
 {
-	struct sim_config sim_config = sim_config_of(config);
+	const struct run *run = arg;
+	const struct store_config *config = run->config;
 	struct world *w = calloc(1, sizeof(*w));
 	assert(w && !store_world);
 	store_world = w;
-	w->sim = sim_create(&sim_config, NULL);
+	w->sim = sim;
 	w->config = config;
-	w->counts = counts;
+	w->counts = run->counts;
 	w->random = model_mix(config->seed, 6);
 	w->n_peers = config->n_clients + 1;
 	w->record = calloc((size_t)config->n_clients * config->n_ops + 3 * config->n_keys,
@@ -399,12 +414,28 @@ store_run(const struct store_config *config, struct store_counts *counts, uint64
 	chaos_start(w);
 	sim_run(w->sim);
 	watch_finish(w);
-	bool passed = !sim_failure(w->sim);
-	snprintf(ret_text, 200, "%s", passed ? "" : sim_failure(w->sim));
-	*ret_steps += sim_n_steps(w->sim);
-	struct sim *sim = w->sim;
 	end_world(w);
-	sim_destroy(sim);
+}
+
+static void
+try_case(const struct store_config *config, struct store_counts *counts,
+	 struct sim_result *ret_result)
+{
+	struct sim_config sim_config = sim_config_of(config);
+	struct run run = {config, counts};
+	sim_try(&(struct sim_case){"store", run_case, &run}, &sim_config, ret_result);
+}
+
+bool
+store_run(const struct store_config *config, struct store_counts *counts, uint64_t *ret_steps,
+	  char ret_text[200])
+{
+	struct sim_result result;
+	try_case(config, counts, &result);
+	bool passed = !result.failed;
+	*ret_steps += result.n_steps;
+	memcpy(ret_text, result.text, sizeof(result.text));
+	sim_result_clear(&result);
 	return passed;
 }
 
@@ -473,4 +504,23 @@ store_shrink(struct store_config *config, unsigned max_runs, unsigned max_s, cha
 					progress |= shrink_one(&s, &settings[k], order[i].least);
 	}
 	return s.n_runs;
+}
+
+char *
+store_shrink_schedule(const struct store_config *config, unsigned max_runs)
+{
+	struct store_counts counts = {0};
+	struct run run = {config, &counts};
+	struct sim_case c = {"store", run_case, &run};
+	struct sim_config sim_config = sim_config_of(config);
+	struct sim_result result;
+	char *picks;
+	sim_try(&c, &sim_config, &result);
+	if (result.failed && result.n_steps <= SHRINK_STEPS_MAX)
+		sim_shrink(&c, &sim_config, max_runs, &result);
+	picks = result.is_shrunk ? result.picks : NULL;
+	if (picks)
+		result.picks = NULL;
+	sim_result_clear(&result);
+	return picks;
 }

@@ -40,21 +40,23 @@ struct store_config {
 	bool repeat_reads;
 	bool strict_insert;
 	bool is_live; /* faults are few and heal: every operation must end, within a bound of steps */
-	bool is_traced; /* tells on stderr what happens */
+	bool is_traced;    /* tells on stderr what happens */
+	const char *picks; /* the schedule, as sched.h writes it; NULL: by seed and sched */
 };
 
 /* What a run has met; a test that never meets one of them tests less than it says. */
 #define STORE_EVENTS(X)                                                                            \
 	X(WITHDRAW)                                                                                \
-	X(KILL) X(RIVAL_WAIT) X(RIVAL_KILL) X(RECHECK) X(CAS_LOST) X(INVALID_BLOCK)                \
-		X(RESOLVE_UPDATE) X(RESOLVE_DELETE) X(RESOLVE_TENTATIVE) X(RESOLVE_COMMIT)         \
-			X(RESOLVE_BLOCK) X(LOST_WITHDRAW) X(LOST_KILL) X(EXPIRED_TENTATIVE)        \
-				X(REST) X(ADOPT) X(GIVE_BACK) X(FLUSH) X(MAYBE) X(TIMEOUT)         \
-					X(AGAIN) X(NO_SPACE) X(INDEX_FULL) X(CONN) X(EXISTS)       \
-						X(MISMATCH) X(TOO_SMALL) X(LARGE) X(WARM) X(CRASH) \
-							X(STOP) X(STOP_PROCESS) X(BREAK) X(DEATH)  \
-								X(CUT) X(RELINK) X(REJOIN)         \
-									X(RENEW) X(REOPEN)
+	X(KILL)                                                                                    \
+	X(RIVAL_WAIT)                                                                              \
+	X(RIVAL_KILL) X(RECHECK) X(CAS_LOST) X(INVALID_BLOCK) X(RESOLVE_UPDATE) X(RESOLVE_DELETE)  \
+		X(RESOLVE_TENTATIVE) X(RESOLVE_COMMIT) X(RESOLVE_BLOCK) X(LOST_WITHDRAW)           \
+			X(LOST_KILL) X(EXPIRED_TENTATIVE) X(REST) X(ADOPT) X(GIVE_BACK) X(FLUSH)   \
+				X(MAYBE) X(TIMEOUT) X(AGAIN) X(NO_SPACE) X(INDEX_FULL) X(CONN)     \
+					X(EXISTS) X(MISMATCH) X(TOO_SMALL) X(LARGE) X(WARM)        \
+						X(CRASH) X(STOP) X(STOP_PROCESS) X(BREAK) X(DEATH) \
+							X(CUT) X(RELINK) X(REJOIN) X(RENEW)        \
+								X(REOPEN)
 
 enum store_event {
 #define STORE_EVENT(name) STORE_##name,
@@ -88,7 +90,7 @@ bool store_config_parse(const char *text, struct store_config *ret_config);
 void store_config_print(const struct store_config *config, bool is_full,
 			char ret_line[STORE_LINE_MAX]);
 
-/* One run. False: it failed, and ret_text says how. Adds to counts. picks NULL: by the seed. */
+/* One run. False: it failed, and ret_text says how. Adds to counts. */
 bool store_run(const struct store_config *config, struct store_counts *counts, uint64_t *ret_steps,
 	       char ret_text[200]);
 
@@ -98,5 +100,11 @@ bool store_run(const struct store_config *config, struct store_counts *counts, u
  */
 unsigned store_shrink(struct store_config *config, unsigned max_runs, unsigned max_s,
 		      char ret_text[200]);
+
+/*
+ * The picks of a failing run with as few of them as possible that are not prompt, for PICKS in the
+ * environment (free them); NULL: the run is too long for that.
+ */
+char *store_shrink_schedule(const struct store_config *config, unsigned max_runs);
 
 #endif

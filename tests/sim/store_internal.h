@@ -130,7 +130,7 @@ struct world {
 	unsigned n_ended; /* of the clients */
 	unsigned n_faults_left;
 	unsigned n_seldom_faults_left; /* behind withdraws and kills */
-	int64_t calm_ns; /* when the last fault was over */
+	int64_t calm_ns;               /* when the last fault was over */
 	uint64_t calm_step;
 
 	/* Watch */

@@ -99,7 +99,8 @@ check_free(struct world *w, uint64_t chunk)
 	uint64_t n = w->layout.chunk_size / LIMIT_GRANULE;
 	for (uint64_t k = chunk * n; k < (chunk + 1) * n; k++)
 		if (w->ages->marked[k] >= server_g(w))
-			sim_fail(w->sim, "a chunk became FREE before its blocks' stamps have passed");
+			sim_fail(w->sim,
+				 "a chunk became FREE before its blocks' stamps have passed");
 }
 
 void
@@ -161,7 +162,8 @@ check_qp(struct world *w, const struct model_qp *qp, uint64_t g)
 	uint64_t base = model_addr(w->sim->servers[w->server].range, 0);
 	uint64_t oldest = UINT64_MAX, stamp;
 	for (unsigned i = 0; i < qp->n_pipe; i++)
-		for (unsigned k = 0; qp->pipe[i]->kind == MODEL_PUT && k < qp->pipe[i]->n_pieces; k++)
+		for (unsigned k = 0; qp->pipe[i]->kind == MODEL_PUT && k < qp->pipe[i]->n_pieces;
+		     k++)
 			if ((stamp = posted_at(w, qp->pipe[i]->piece[k].remote - base)) < oldest)
 				oldest = stamp;
 	for (unsigned i = 0; i < qp->wbr.n; i++)
@@ -188,7 +190,8 @@ static bool
 is_referred(const struct world *w, uint64_t block_off)
 {
 	for (unsigned i = 0; i < w->layout.n_groups * GROUP_WORDS; i++)
-		if (i % (LAYOUT_BUCKET_LEN / 8) != 0 && slot_refers(w->now[i]) && slot_block_off(w->now[i]) == block_off)
+		if (i % (LAYOUT_BUCKET_LEN / 8) != 0 && slot_refers(w->now[i]) &&
+		    slot_block_off(w->now[i]) == block_off)
 			return true;
 	return false;
 }

@@ -29,8 +29,8 @@
 
 #define CLIENTS_MAX 3u
 #define OPS_MAX 2u
-#define KEYS 2u                   /* that operations are about: 0 and 1, fingerprints alike */
-#define N_KEYS (KEYS + CLIENTS_MAX) /* and one of each client's, for a chunk and a slot */
+#define KEYS 2u                     /* that operations are about */
+#define N_KEYS (KEYS + CLIENTS_MAX) /* and one of each client's, for a chunk */
 #define CHUNK_SIZE 4096u
 #define STATES_MAX UINT64_C(400000)
 
@@ -132,18 +132,20 @@ format(struct world *w)
 	w->server = sim_server(w->sim, w->memory, w->layout.region_len, 7, 1, &w->offer);
 }
 
-/* Keys 0 and 1 have one fingerprint, those of the clients another. */
+/* Keys 0 and 1 share both buckets of the first group, the clients' are in the other one. */
 static void
 make_keys(struct world *w)
 {
-	unsigned char name = 'a';
+	unsigned char name = 0;
 	for (unsigned i = 0; i < N_KEYS; i++) {
-		struct hash hash;
+		uint64_t main[2];
 		do {
-			w->key[i].bytes[0] = name++;
+			assert(name < 255);
+			w->key[i].bytes[0] = ++name;
 			w->key[i].len = 1;
-			hash = hash_key(w->key[i].bytes, 1, w->layout.hash_seed);
-		} while (hash_fingerprint(&hash) != (i >= KEYS));
+			struct hash hash = hash_key(w->key[i].bytes, 1, w->layout.hash_seed);
+			hash_main_buckets(&hash, 2 * w->layout.n_groups, main);
+		} while (main[0] / 2 != (i >= KEYS) || main[1] / 2 != (i >= KEYS));
 	}
 }
 
@@ -215,7 +217,7 @@ run_scope(struct sim *sim, void *arg)
 	assert(run);
 	struct world *w = &run->w;
 	store_world = w;
-	run->config = (struct store_config){.n_keys = N_KEYS, .n_groups = 1, .n_chunks = 6};
+	run->config = (struct store_config){.n_keys = N_KEYS, .n_groups = 2, .n_chunks = 6};
 	w->sim = sim;
 	w->config = &run->config;
 	w->counts = &run->counts;
@@ -226,13 +228,17 @@ run_scope(struct sim *sim, void *arg)
 	make_keys(w);
 	watch_start(w);
 	start(run, arg);
-	if (sim_run(sim) == 0) {
+	int rc = sim_run(sim);
+	if (rc == 0) {
 		n_ends++;
 		sim_settle(sim);
 		watch_finish(w);
 	}
-	for (unsigned i = 0; i < w->n_peers; i++)
+	for (unsigned i = 0; i < w->n_peers; i++) {
+		if (rc > 0)
+			sim_crash(sim, w->peer[i].fab); /* in the middle of what it does */
 		client_release(&w->peer[i]);
+	}
 	watch_stop(w);
 	free(w->record);
 	free(w->memory);

@@ -60,6 +60,10 @@ shrink(struct store_config config, char text[200])
 	unsigned n = store_shrink(&config, SHRINK_RUNS, SHRINK_S, text);
 	printf("# smaller, after %u runs:\n", n);
 	tell_failure(&config, true, text);
+	char *picks = store_shrink_schedule(&config, SHRINK_RUNS);
+	if (picks)
+		printf("# a smaller schedule of it: PICKS=%s\n", picks);
+	free(picks);
 }
 
 static void

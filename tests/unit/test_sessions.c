@@ -41,12 +41,18 @@ tear_down(void **state)
 }
 
 static struct session *
-join(struct fixture *f, int owner)
+join_numbered(struct fixture *f, int owner, uint32_t attempt)
 {
 	struct session *session;
 	const char *reason;
-	assert_int_equal(sessions_join(&f->s, &f->owner[owner], &session, &reason), 0);
+	assert_int_equal(sessions_join(&f->s, &f->owner[owner], attempt, &session, &reason), 0);
 	return session;
+}
+
+static struct session *
+join(struct fixture *f, int owner)
+{
+	return join_numbered(f, owner, 0);
 }
 
 static void
@@ -230,10 +236,10 @@ slots_run_out_and_come_back(void **state)
 	for (uint32_t i = 0; i < LIMIT_SESSIONS; i++)
 		join(f, 0);
 	assert_int_equal(f->owner[0].n_sessions, LIMIT_SESSIONS);
-	assert_int_equal(sessions_join(&f->s, &f->owner[1], &session, &reason), ERR_NOMEM);
+	assert_int_equal(sessions_join(&f->s, &f->owner[1], 0, &session, &reason), ERR_NOMEM);
 	assert_non_null(strstr(reason, "slot"));
 	sessions_end(&f->s, &f->s.slot[17], false);
-	assert_int_equal(sessions_join(&f->s, &f->owner[1], &session, &reason), ERR_NOMEM);
+	assert_int_equal(sessions_join(&f->s, &f->owner[1], 0, &session, &reason), ERR_NOMEM);
 	sweep(f);
 	assert_int_equal(join(f, 1)->slot, 17);
 }
@@ -256,7 +262,7 @@ serials_are_never_used_twice(void **state)
 	assert_int_equal(join(f, 0)->serial, UINT32_MAX);
 	assert_int_equal(sessions_renew(&f->s, session, &reason), ERR_NOMEM);
 	assert_non_null(strstr(reason, "serial"));
-	assert_int_equal(sessions_join(&f->s, &f->owner[0], &session, &reason), ERR_NOMEM);
+	assert_int_equal(sessions_join(&f->s, &f->owner[0], 0, &session, &reason), ERR_NOMEM);
 	assert_int_equal(f->superblock_serial, UINT64_C(1) << 32);
 }
 
@@ -358,12 +364,59 @@ a_former_session_is_named_by_who_may(void **state)
 	map(f, 1, 22);
 	assert_null(sessions_find_former(&f->s, &f->owner[1], serial));
 	sessions_disconnected(&f->s, &f->owner[0]);
+	assert_null(sessions_find_former(&f->s, &f->owner[1], serial)); /* another one for sure */
+	map(f, 1, 0);
 	assert_ptr_equal(sessions_find_former(&f->s, &f->owner[1], serial), session);
 	/* The answer to its renewal was lost: it knows itself by its old serial. */
 	assert_int_equal(sessions_renew(&f->s, session, &reason), 0);
 	assert_ptr_equal(sessions_find_former(&f->s, &f->owner[1], serial), session);
 	assert_null(sessions_find_former(&f->s, &f->owner[1], 0));
 	assert_null(sessions_find_former(&f->s, &f->owner[1], 99));
+}
+
+/* The answer to a JOIN was lost: its number finds what it made, until the client knows it. */
+static void
+a_session_is_found_by_its_attempt(void **state)
+{
+	struct fixture *f = *state;
+	struct session *lost = join_numbered(f, 0, 77);
+	join(f, 0);
+	map(f, 0, 11);
+	map(f, 1, 22);
+	assert_null(sessions_find_attempt(&f->s, &f->owner[0], 0));
+	assert_null(sessions_find_attempt(&f->s, &f->owner[0], 78));
+	assert_null(sessions_find_attempt(&f->s, &f->owner[1], 77));
+	map(f, 1, 11);
+	assert_ptr_equal(sessions_find_attempt(&f->s, &f->owner[1], 77), lost);
+	sessions_end(&f->s, lost, false);
+	assert_null(sessions_find_attempt(&f->s, &f->owner[1], 77));
+	struct session *known = join_numbered(f, 1, 77);
+	assert_ptr_equal(sessions_find_attempt(&f->s, &f->owner[1], 77), known);
+	assert_non_null(sessions_find(&f->s, &f->owner[1], known->slot, known->serial));
+	assert_null(sessions_find_attempt(&f->s, &f->owner[1], 77));
+}
+
+/* Who has no pool has nothing in flight, and no reason to hold G. */
+static void
+an_idle_holder_never_took_the_pool(void **state)
+{
+	struct fixture *f = *state;
+	struct session *idle, *slow;
+	slow = join(f, 0);
+	map(f, 0, 11);
+	tick(f, 1);
+	idle = join(f, 1);
+	tick(f, SESSIONS_LAG_MAX);
+	assert_null(sessions_idle_holder(&f->s));
+	tick(f, 1);
+	assert_ptr_equal(sessions_idle_holder(&f->s), &f->owner[1]); /* nor if one holds G more */
+	sessions_announce(&f->s, idle, FIRST_STAMP + 2);
+	assert_null(sessions_idle_holder(&f->s));
+	tick(f, 1);
+	sessions_announce(&f->s, slow, f->s.newest);
+	assert_ptr_equal(sessions_idle_holder(&f->s), &f->owner[1]);
+	sessions_process_gone(&f->s, &f->owner[1]);
+	assert_null(sessions_idle_holder(&f->s));
 }
 
 int
@@ -387,6 +440,8 @@ main(void)
 		TEST(an_unknown_process_lingers_too),
 		TEST(only_a_lagging_session_is_a_holder),
 		TEST(a_former_session_is_named_by_who_may),
+		TEST(a_session_is_found_by_its_attempt),
+		TEST(an_idle_holder_never_took_the_pool),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

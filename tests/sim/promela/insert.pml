@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * INSERT, UPDATE, DELETE and GET of one key, whose words may stand in either of two slots: who may
- * remove which word, and to whom its block belongs then.
+ * INSERT, UPDATE, DELETE and GET of one key, whose words may stand in either of two slots: who
+ * may remove which word, and to whom its block belongs then.
  *
- * Modelled. Slots change by CAS only, [ONE-WORD]. READ A and READ B are two samples, in any order. A PUT
- * becomes an UPDATE or, when the key is absent, an INSERT: a tentative word behind which the slots are
- * sampled [I1], a look at every rival [I2], withdrawing before a lower slot and killing a rival that
- * stays [I3], killing a higher one [I4], the commit [I5], and the ownership of blocks [I6]. How long
- * somebody waits before he kills is no promise to anybody: he may do so at once or never. [WHO-FREES]:
- * the winner of a CAS marks the block of the word he took out, in a later step of his; his own
- * block, never published, is marked by its owner when the operation ends. What is marked may have been
- * recycled or not: its block validates or does not, both are explored. An operation has ATTEMPTS
- * blocks; when it needs another one its deadline is over. A process that stops for ever is a prefix of
- * a run, and every prefix is checked. With LOSSES the connection is lost with a CAS outstanding, which
- * was executed or was not, and its operation finds out what it can: PROTOCOL's "Outcome unknown".
+ * Modelled. Slots change by CAS only, [ONE-WORD]. READ A and READ B are two samples, in any
+ * order. A PUT becomes an UPDATE or, when the key is absent, an INSERT: a tentative word behind
+ * which the slots are sampled [I1], a look at every rival [I2], withdrawing before a lower slot
+ * and killing a rival that stays [I3], killing a higher one [I4], the commit [I5], and the
+ * ownership of blocks [I6]. How long somebody waits before he kills is no promise to anybody:
+ * he may do so at once or never. [WHO-FREES]: the winner of a CAS marks the block of the word
+ * he took out, in a later step of his; his own block, never published, is marked by its owner
+ * when the operation ends. What is marked may have been recycled or not: its block validates or
+ * does not, both are explored. An operation has ATTEMPTS blocks; when it needs another one its
+ * deadline is over. A process that stops for ever is a prefix of a run, and every prefix is
+ * checked. With LOSSES the connection is lost with a CAS outstanding, which was executed or was
+ * not, and its operation finds out what it can: PROTOCOL's "Outcome unknown".
  *
- * Abstracted away. Other keys and fingerprints: reuse.pml has them, as it has recycling itself, tags
- * and stamps. Here each block id is used once, so that one id is one incarnation. The order of the verbs
- * in a batch is that of the text: what a weaker memory does is explored with the code itself
- * (test_store). Expiry, compare-and-swap and add are UPDATE or INSERT with a test before it.
+ * Abstracted away. Other keys and fingerprints: reuse.pml has them, as it has recycling itself,
+ * tags and stamps. Here each block id is used once, so that one id is one incarnation. The
+ * order of the verbs in a batch is that of the text: what a weaker memory does is explored with
+ * the code itself (test_store). Expiry, compare-and-swap and add are UPDATE or INSERT with a
+ * test before it.
  *
- * Asserted. At most one committed word. No block is marked that a slot refers to, none twice, and no
- * marked block is published. A successful PUT was published, [HONEST]. What a GET or a missed DELETE
- * returns was the key's state at some instant of its interval, [G4]. When all have ended without a
- * loss, each block is referred to or marked. Nobody waits for ever.
+ * Asserted. At most one committed word. No block is marked that a slot refers to, none twice,
+ * and no marked block is published. A successful PUT was published, [HONEST]. What a GET or a
+ * missed DELETE returns was the key's state at some instant of its interval, [G4]. When all
+ * have ended without a loss, each block is referred to or marked. Nobody waits for ever.
  *
- * Each rule can be taken out with -D; test_model.sh lists the names and expects a violation for each.
+ * Each rule can be taken out with -D; test_model.sh lists the names and expects a violation for
+ * each.
  */
 #ifndef PUTS
 #define PUTS 2
@@ -62,7 +65,7 @@ short marked;    /* sets of blocks: its mark was posted */
 short published; /* ghost: was committed at some time */
 short taken = bit(FIRST);
 short doubt;     /* ghost: nobody knows whose it is, nobody marks it */
-short seen[GETS + DELETES + 1]; /* ghost: blocks that were current (0: absent) since it began */
+short seen[GETS + DELETES + 1]; /* ghost: what was current since it began (0: absent) */
 #if LOSSES
 byte n_lost;
 byte prev[N_BLOCKS + 1];
@@ -71,7 +74,8 @@ byte prev[N_BLOCKS + 1];
 #define current                                                                                    \
 	(is_committed(slot[0]) -> slot[0] : (is_committed(slot[1]) -> slot[1] : 0))
 #define slot_refers_to(b)                                                                          \
-	((refers(slot[0]) && block_of(slot[0]) == (b)) || (refers(slot[1]) && block_of(slot[1]) == (b)))
+	((refers(slot[0]) && block_of(slot[0]) == (b)) ||                                          \
+	 (refers(slot[1]) && block_of(slot[1]) == (b)))
 
 /* Ghost: the word of slot k has become w. */
 inline changed(w)
