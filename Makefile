@@ -241,6 +241,12 @@ sim-long: ## searches new seeds for failing runs, on all processors, for SECONDS
 	done; \
 	for pid in $$pids; do wait $$pid || status=1; done; exit $$status
 
+.PHONY: mutants
+mutants: ## searches runs that catch mutants, and records them, for SECONDS=n
+	@$(submake) $(O)/tests/sim/test_store
+	@RKV_BUILD=$(abspath $(O)) CC='$(CC)' bash tests/sim/test_mutants.sh search \
+		$(or $(SECONDS),600)
+
 .PHONY: listed
 listed: ## every source and test that the lists name
 	@printf '%s\n' $(sort $(sources) $(wildcard $(addsuffix .sh,$(all_tests))))
@@ -263,6 +269,9 @@ install: all ## into $(DESTDIR)$(PREFIX)
 	ln -sf librkv.so.$(version) $(DESTDIR)$(LIBDIR)/$(soname)
 	ln -sf $(soname) $(DESTDIR)$(LIBDIR)/librkv.so
 	install -m 644 client/include/rkv.h $(DESTDIR)$(INCLUDEDIR)
+	install -d $(DESTDIR)$(PREFIX)/share/doc/rkv
+	install -m 644 deploy/kv-server.service deploy/kv-server.conf \
+		$(DESTDIR)$(PREFIX)/share/doc/rkv
 	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@includedir@|$(INCLUDEDIR)|' \
 		-e 's|@version@|$(version)|' client/librkv.pc.in \
 		>$(DESTDIR)$(LIBDIR)/pkgconfig/librkv.pc
@@ -289,6 +298,7 @@ help: ## this text
 #: CFLAGS=...    instead of -O2 -g; CPPFLAGS, LDFLAGS: in addition
 #: WERROR=1      warnings are errors (so does CI=true)
 #: TESTS="..."   check: run only these, for example TESTS=tests/unit/slot
-#: SECONDS=N     sim-long: how long to search (default 600)
+#: SECONDS=N     sim-long, mutants: how long to search (default 600)
+#: MUTANTS="..." mutants: only these of tests/sim/mutants/table
 #: JOBS=N        run N tests at once (default 1, as some count on a quiet machine)
 #: PREFIX=DIR    install: /usr/local; also BINDIR, LIBDIR, INCLUDEDIR, MANDIR; DESTDIR before all

@@ -490,13 +490,22 @@ own_add(struct alloc *a, struct chunk *c)
 	return 0;
 }
 
+/* The control thread looks at how many there are: it visits idle sessions for them. */
 static void
-own_remove(struct alloc *a, struct chunk *c)
+count_draining(struct rkv_session *s, int more)
 {
+	s->alloc.n_draining += (uint32_t)more;
+	atomic_store_explicit(&s->port.n_draining, s->alloc.n_draining, memory_order_relaxed);
+}
+
+static void
+own_remove(struct rkv_session *s, struct chunk *c)
+{
+	struct alloc *a = &s->alloc;
 	ready_remove(a, c);
 	forget_resting(a, c);
 	if (c->is_draining)
-		a->n_draining--;
+		count_draining(s, -1);
 	a->own[c->own_at] = a->own[--a->n_own];
 	a->own[c->own_at]->own_at = c->own_at;
 	a->by_index[c->index] = NULL;
@@ -518,7 +527,7 @@ drain(struct rkv_session *s, struct chunk *c)
 	c->is_draining = true;
 	c->since = moment_now(&s->client->stamps);
 	c->drain_mark = s->n_marks_posted;
-	s->alloc.n_draining++;
+	count_draining(s, 1);
 }
 
 /* Memory of its class is wanted again before it became FREE. */
@@ -531,7 +540,7 @@ stop_draining(struct rkv_session *s, uint32_t class_id)
 		if (!c->is_draining || c->class_id != class_id || c->n_waiting)
 			continue;
 		c->is_draining = false;
-		a->n_draining--;
+		count_draining(s, -1);
 		if (c->ring_n || c->fresh < c->n_blocks) {
 			ready_add(a, c);
 			return true;
@@ -895,7 +904,7 @@ given(struct rkv_session *s)
 	struct alloc *a = &s->alloc;
 	if (chunk_state(a->new_desc) == CHUNK_FREE)
 		s->stats.n_chunks_returned++;
-	own_remove(a, a->at_hand);
+	own_remove(s, a->at_hand);
 	a->at_hand = NULL;
 	job_go_on(s);
 }
@@ -1092,7 +1101,7 @@ alloc_landed(struct rkv_session *s, int status)
 		if (a->step == ALLOC_CLAIMED)
 			chunk_destroy(a->at_hand); /* not in own[] yet */
 		if (a->step == ALLOC_GIVEN)
-			own_remove(a, a->at_hand); /* in doubt: perhaps another's by now */
+			own_remove(s, a->at_hand); /* in doubt: perhaps another's by now */
 		job_end(s, status);
 		return;
 	}
@@ -1186,7 +1195,7 @@ alloc_link_lost(struct rkv_session *s)
 		doubt_ring(s, c);
 		if (c->is_draining && c->n_used) {
 			c->is_draining = false;
-			a->n_draining--;
+			count_draining(s, -1);
 		}
 		if (c->ring_n || c->fresh < c->scanned)
 			ready_add(a, c);
@@ -1231,6 +1240,6 @@ alloc_leave(struct rkv_session *s, int64_t deadline_ns)
 		if (!l.done)
 			return; /* the session disconnects now: nobody polls for l any more */
 		while (n--)
-			own_remove(a, a->own[a->n_own - 1]);
+			own_remove(s, a->own[a->n_own - 1]);
 	}
 }

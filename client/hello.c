@@ -9,6 +9,7 @@
  */
 #include "client/hello.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,8 +72,7 @@ await(struct channel *channel, int64_t deadline_ns, const union channel_message 
 			snprintf(reason, NET_REASON_MAX,
 				 "connected, but the server did not answer the hello in time");
 		else if (rc)
-			snprintf(reason, NET_REASON_MAX, "cannot wait for the server: %s",
-				 err_str(rc));
+			snprintf(reason, NET_REASON_MAX, "cannot wait for the server's answer");
 		if (rc)
 			return rc;
 	}
@@ -128,8 +128,42 @@ open_fabric(struct rkv_client *client, const struct wire_welcome *w,
 		return 0;
 	int rc = shm_open_fabric(&client->fab);
 	if (rc)
-		snprintf(reason, NET_REASON_MAX, "cannot open the fabric: %s", err_str(rc));
+		snprintf(reason, NET_REASON_MAX, "no memory is left to open the fabric");
 	return rc;
+}
+
+/* What fab_region_open returned, as a sentence. */
+static void
+explain_region(int rc, const char *path, uint64_t len, char reason[NET_REASON_MAX])
+{
+	switch (rc) {
+	case ERR_AGAIN:
+		snprintf(reason, NET_REASON_MAX,
+			 "the server has no file descriptor left (its RLIMIT_NOFILE): try again "
+			 "later, or raise it");
+		break;
+	case ERR_NOMEM:
+		snprintf(reason, NET_REASON_MAX,
+			 "this process cannot take the pool: raise its limit of open files (ulimit "
+			 "-n) or, for a pool of %" PRIu64 " MiB, of memory (ulimit -v)",
+			 len >> 20);
+		break;
+	case ERR_TIMEOUT:
+		snprintf(reason, NET_REASON_MAX, "the unix socket %s did not answer in time", path);
+		break;
+	case ERR_PERM:
+		snprintf(reason, NET_REASON_MAX,
+			 "no permission for the unix socket %s or its directory", path);
+		break;
+	case ERR_CORRUPT:
+		snprintf(reason, NET_REASON_MAX, "what the unix socket %s sent is no pool", path);
+		break;
+	default:
+		snprintf(reason, NET_REASON_MAX,
+			 "cannot get the pool from the unix socket %s: containers have to share "
+			 "%s with the server",
+			 path, path[0] == '@' ? "the network namespace" : "its directory");
+	}
 }
 
 static int
@@ -153,14 +187,8 @@ open_region(struct rkv_client *client, const struct wire_welcome *w, int64_t dea
 	if (!rc)
 		return 0;
 	channel_text(path, sizeof(path), w->unix_path, sizeof(w->unix_path));
-	snprintf(reason, NET_REASON_MAX,
-		 "cannot get the pool from the server's unix socket %s (%s): in a container, share "
-		 "the "
-		 "socket's directory with the server, or its network namespace if the path begins "
-		 "with "
-		 "'@'",
-		 path, err_str(rc));
-	return rc;
+	explain_region(rc, path, offer.len, reason);
+	return rc == ERR_AGAIN ? ERR_NOMEM : rc;
 }
 
 /* Posts one READ and waits for it. Its memory is the caller's again when the endpoint is gone. */
@@ -214,7 +242,7 @@ read_superblock(struct fab_region *region, const struct wire_region *offered, in
 		mmap(NULL, LAYOUT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int rc = page == MAP_FAILED ? ERR_NOMEM : read_page(region, page, deadline_ns);
 	if (rc)
-		snprintf(reason, NET_REASON_MAX, "cannot read the superblock: %s", err_str(rc));
+		snprintf(reason, NET_REASON_MAX, "cannot read the superblock of the pool");
 	else
 		rc = check_superblock(page, offered, ret_layout, reason);
 	if (page != MAP_FAILED)
@@ -235,7 +263,7 @@ shake_hands(struct rkv_client *client, struct channel *channel, int64_t deadline
 	static_assert(WIRE_BOOT_ID_LEN == NET_BOOT_ID_LEN, "boot ids");
 	int rc = net_boot_id(boot_id);
 	if (rc) {
-		snprintf(reason, NET_REASON_MAX, "cannot read this machine's boot id from /proc");
+		snprintf(reason, NET_REASON_MAX, "%s", NET_BOOT_ID_REMEDY);
 		return rc;
 	}
 	rc = exchange(channel, boot_id, deadline_ns, &w, reason);
@@ -270,8 +298,8 @@ hello_connect(struct rkv_client *client, struct channel *channel, int64_t deadli
 	rc = shake_hands(client, channel, deadline_ns, ret_hello, why);
 	if (rc) {
 		channel_close(channel);
-		snprintf(reason, NET_REASON_MAX, "%s: %.*s", client->server_text,
-			 (int)(NET_REASON_MAX - NET_TEXT_MAX - 3), why);
+		size_t room = NET_REASON_MAX - sizeof(": ") - strlen(client->server_text);
+		snprintf(reason, NET_REASON_MAX, "%s: %.*s", client->server_text, (int)room, why);
 	}
 	return rc;
 }

@@ -419,11 +419,17 @@ find(struct rkv_session *s, struct op *op)
 	}
 }
 
-/* Begins at the cached entry, or cold. */
+/*
+ * Begins at the cached entry, or cold. [STAMP]: only a word that was READ not longer than T_WORD before
+ * this operation's start; the cache has compared the full key. An older one may come round again
+ * between the two READs of {READ block; READ slot}: decisions/0005.
+ */
 static void
 find_start(struct rkv_session *s, struct op *op)
 {
 	struct cache_entry *e = cache_find(&s->cache, &op->hash, op->key, op->key_len);
+	if (e && e->stamp + LIMIT_WORD_STAMPS < op->start)
+		e = NULL;
 	op->step = STEP_FIND;
 	op->find = e ? FIND_WARM : FIND_LOOK;
 	op->is_warm = e != NULL;
@@ -1072,17 +1078,6 @@ absent(struct rkv_session *s, struct op *op)
 		finish(s, op, ERR_NOT_FOUND);
 }
 
-/*
- * May the cached word be expected by a CAS without looking? [STAMP]: only if it was READ not longer
- * than T_WORD before this operation's start; the cache has compared the full key.
- */
-static bool
-may_expect(struct rkv_session *s, const struct op *op)
-{
-	const struct cache_entry *e = cache_find(&s->cache, &op->hash, op->key, op->key_len);
-	return e && e->stamp + LIMIT_WORD_STAMPS >= op->start && !is_expired(s, e->expiry);
-}
-
 static void
 mutate_start(struct rkv_session *s, struct op *op)
 {
@@ -1094,8 +1089,9 @@ mutate_start(struct rkv_session *s, struct op *op)
 	}
 	op->new_expiry = expiry_of(s, op);
 	find_start(s, op);
-	if (!op->is_warm || !may_expect(s, op))
+	if (!op->is_warm || is_expired(s, op->cached->expiry))
 		return;
+	/* A warm word may be expected by a CAS without looking. */
 	if (kind == RKV_OP_PUT)
 		op->step = STEP_WRITE;
 	else if (kind == RKV_OP_DELETE)

@@ -370,11 +370,23 @@ shm_pool_send(const struct shm_pool *pool, int socket)
 	return n == (ssize_t)sizeof(len) ? 0 : ERR_CONN;
 }
 
+/* In place of the message above. */
+#define REFUSAL_NO_FILES 'F'
+
+void
+shm_pool_refuse(int socket)
+{
+	const char byte = REFUSAL_NO_FILES;
+	/* Nothing can be done if the peer does not take it: it then sees the connection end. */
+	(void)!send(socket, &byte, sizeof(byte), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /*
- * The descriptor in a message, or -1; if there are more (padding has room for one), none is kept.
+ * Takes the descriptor of a message. ERR_NOMEM: the kernel had one and no number for it.
+ * ERR_CORRUPT: there is none, or there are more (padding has room for one), of which none is kept.
  */
 static int
-descriptor_of(struct msghdr *msg)
+take_descriptor(struct msghdr *msg, int *ret_fd)
 {
 	int fd = -1;
 	unsigned n_fds = 0;
@@ -389,20 +401,28 @@ descriptor_of(struct msghdr *msg)
 			n_fds++;
 		}
 	}
-	if (n_fds > 1) {
-		close(fd);
-		fd = -1;
+	bool cut = (msg->msg_flags & MSG_CTRUNC) != 0;
+	if (n_fds == 1 && !cut) {
+		*ret_fd = fd;
+		return 0;
 	}
-	return fd;
+	if (fd >= 0)
+		close(fd);
+	return cut && n_fds <= 1 ? ERR_NOMEM : ERR_CORRUPT;
 }
 
+/* ERR_AGAIN: the server said that it has no descriptor left. */
 static int
 receive_pool(int socket, int64_t deadline_ns, int *ret_fd, uint64_t *ret_len)
 {
-	uint64_t len = 0;
+	union {
+		uint64_t len;
+		char first;
+	} body = {0};
 	union control control;
-	struct iovec iov = {.iov_base = &len, .iov_len = sizeof(len)};
+	struct iovec iov = {.iov_base = &body, .iov_len = sizeof(body)};
 	ssize_t n;
+	int fd;
 	struct msghdr msg;
 	do {
 		int r = net_wait(socket, POLLIN, deadline_ns);
@@ -418,14 +438,17 @@ receive_pool(int socket, int64_t deadline_ns, int *ret_fd, uint64_t *ret_len)
 	} while (n < 0 && (errno == EINTR || errno == EAGAIN));
 	if (n <= 0)
 		return ERR_CONN; /* the token was not taken, or the server is gone */
-	int fd = descriptor_of(&msg);
-	if (fd < 0 || n != (ssize_t)sizeof(len)) {
-		if (fd >= 0)
-			close(fd);
+	int r = take_descriptor(&msg, &fd);
+	if (r == ERR_CORRUPT && n == 1 && body.first == REFUSAL_NO_FILES)
+		return ERR_AGAIN;
+	if (r)
+		return r;
+	if (n != (ssize_t)sizeof(body)) {
+		close(fd);
 		return ERR_CORRUPT;
 	}
 	*ret_fd = fd;
-	*ret_len = len;
+	*ret_len = body.len;
 	return 0;
 }
 
@@ -576,11 +599,12 @@ region_fetch(const struct fab_offer *offer, int64_t deadline_ns, int *ret_fd)
 	int r = net_unix_connect(path, deadline_ns, &socket);
 	if (r)
 		return r;
-	/* A fresh socket has room for so little. */
-	if (send(socket, offer->token, SHM_REQUEST_LEN, MSG_NOSIGNAL) != (ssize_t)SHM_REQUEST_LEN)
-		r = ERR_CONN;
-	if (!r)
-		r = receive_pool(socket, deadline_ns, &fd, &len);
+	/*
+	 * A fresh socket has room for so little. If the server has closed it already, what it said
+	 * before can still be received.
+	 */
+	(void)!send(socket, offer->token, SHM_REQUEST_LEN, MSG_NOSIGNAL);
+	r = receive_pool(socket, deadline_ns, &fd, &len);
 	close(socket);
 	if (r)
 		return r;

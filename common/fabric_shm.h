@@ -11,7 +11,10 @@
 
 /* ---- Client side ---- */
 
-/* Opens this process's side. Failure: ERR_NOMEM. */
+/*
+ * Opens this process's side. Failure: ERR_NOMEM. Its fab_region_open has one outcome more:
+ * ERR_AGAIN: the server has no file descriptor left to hand out its pool; a little later it may.
+ */
 int shm_open_fabric(struct fab **ret_fab);
 
 /* ---- Server side ---- */
@@ -36,6 +39,9 @@ bool shm_pool_is_huge(const struct shm_pool *pool);
 
 /* Hands the pool to a client: one message with the descriptor. Failure: ERR_CONN. */
 int shm_pool_send(const struct shm_pool *pool, int socket);
+
+/* Tells a client instead that this process has no file descriptor left. Before the request too. */
+void shm_pool_refuse(int socket);
 
 /* The server's own endpoint to its pool (loop-back CAS), through a fab of its own. */
 int shm_loopback(struct shm_pool *pool, struct fab_endpoint **ret_endpoint);

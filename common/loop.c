@@ -80,7 +80,7 @@ loop_setup_remedy(int error, int disabled)
 		       "unit "
 		       "add SystemCallFilter=@io-event";
 	case ENOSYS:
-		return "this kernel has no io_uring, or a seccomp filter hides it: Linux 5.6 or "
+		return "this kernel has no io_uring, or a seccomp filter hides it: Linux 5.7 or "
 		       "later "
 		       "with CONFIG_IO_URING is needed, and in a container a profile that allows "
 		       "io_uring_setup";
@@ -96,7 +96,7 @@ loop_setup_remedy(int error, int disabled)
 		       "in a "
 		       "systemd unit) or fs.file-max";
 	default:
-		return "io_uring of Linux 5.6 or later is needed";
+		return "io_uring of Linux 5.7 or later is needed";
 	}
 }
 
@@ -106,14 +106,15 @@ check_operations(struct loop *loop)
 	static const int needed[] = {IORING_OP_RECV, IORING_OP_SEND, IORING_OP_POLL_ADD,
 				     IORING_OP_TIMEOUT, IORING_OP_ASYNC_CANCEL};
 	struct io_uring_probe *probe = io_uring_get_probe_ring(&loop->ring);
-	bool all = probe != NULL;
+	/* Without fast poll (5.7) each connection that is silent would hold a kernel thread. */
+	bool all = probe != NULL && (loop->ring.features & IORING_FEAT_FAST_POLL) != 0;
 	for (size_t i = 0; all && i < sizeof(needed) / sizeof(*needed); i++)
 		all = io_uring_opcode_supported(probe, needed[i]);
 	io_uring_free_probe(probe);
 	if (all)
 		return 0;
 	log_line(loop->log, LOG_ERROR,
-		 "io_uring of this kernel lacks operations: Linux 5.6 or later is needed");
+		 "io_uring of this kernel lacks operations: Linux 5.7 or later is needed");
 	return ERR_CONN;
 }
 

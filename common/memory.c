@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reads the limits that a large reservation meets: RLIMIT_FSIZE, the cgroups around this process
- * (both versions), what the machine has left, the pool of huge pages. A file that is not there
+ * Reads the limits that a large reservation meets: RLIMIT_FSIZE, RLIMIT_AS, the cgroups around this
+ * process (both versions), what the machine has left, the pool of huge pages. A file that is not there
  * limits nothing: /proc and /sys look different in every container.
  */
 #include "common/memory.h"
@@ -18,6 +18,7 @@
 
 #define TEXT_MAX 8192
 #define PATH_LEN_MAX 1024
+#define ADDRESS_SPACE_OTHER (UINT64_C(16) << 20) /* stacks of threads, rings, buffers */
 #define MIB(bytes) ((unsigned long long)((bytes) >> 20))
 
 static bool
@@ -159,11 +160,40 @@ check_machine(uint64_t len, char reason[MEMORY_REASON_MAX])
 	return ERR_NOMEM;
 }
 
+static int
+check_address_space(uint64_t len, char reason[MEMORY_REASON_MAX])
+{
+	char text[TEXT_MAX];
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return 0;
+	uint64_t used = 0;
+	if (read_text("/proc/self/statm", text))
+		used = strtoull(text, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+	used += ADDRESS_SPACE_OTHER;
+	if (used <= limit.rlim_cur && len <= limit.rlim_cur - used)
+		return 0;
+	snprintf(reason, MEMORY_REASON_MAX,
+		 "%llu MiB do not fit: the address space is limited to %llu MiB, of which %llu MiB "
+		 "are used or needed for other things; choose a smaller pool or raise the limit "
+		 "with ulimit -v or LimitAS=",
+		 MIB(len), MIB((uint64_t)limit.rlim_cur), MIB(used));
+	return ERR_NOMEM;
+}
+
+/* What this process may have, whatever the machine has. */
+static int
+check_process(uint64_t len, char reason[MEMORY_REASON_MAX])
+{
+	int r = check_file_size(len, reason);
+	return r ? r : check_address_space(len, reason);
+}
+
 int
 memory_fits(uint64_t len, char reason[MEMORY_REASON_MAX])
 {
 	char membership[TEXT_MAX];
-	int r = check_file_size(len, reason);
+	int r = check_process(len, reason);
 	if (!r)
 		r = check_machine(len, reason);
 	if (r || !read_text("/proc/self/cgroup", membership))
@@ -195,7 +225,7 @@ memory_fits_huge(uint64_t len, char reason[MEMORY_REASON_MAX])
 	uint64_t n_free = number_of(text, "HugePages_Free:");
 	uint64_t n_reserved = number_of(text, "HugePages_Rsvd:");
 	if (n_needed <= n_free - (n_reserved < n_free ? n_reserved : n_free))
-		return check_file_size(len, reason);
+		return check_process(len, reason);
 	snprintf(reason, MEMORY_REASON_MAX,
 		 "%llu huge pages of %llu KiB are needed and %llu are free; reserve more with "
 		 "sysctl "

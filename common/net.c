@@ -325,8 +325,10 @@ resolve(const struct net_address *address, int flags, int64_t deadline_ns,
 	struct lookup *l = NULL;
 	int r = lookup_new(address, flags, &l);
 	if (r) {
-		snprintf(reason, NET_REASON_MAX, "cannot resolve '%s': %s", address->host,
-			 err_str(r));
+		snprintf(reason, NET_REASON_MAX,
+			 "cannot resolve '%s': no memory or no file descriptor is left: raise the "
+			 "limit of open files (ulimit -n, LimitNOFILE=)",
+			 address->host);
 		return r;
 	}
 	l->hints.ai_flags |= AI_NUMERICHOST;
@@ -573,7 +575,7 @@ net_boot_id(unsigned char ret_id[NET_BOOT_ID_LEN])
 	unsigned n = 0;
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return ERR_CONN;
+		return err_from_errno(errno);
 	ssize_t len = read(fd, text, sizeof(text));
 	close(fd);
 	for (ssize_t i = 0; i < len && n < 2 * NET_BOOT_ID_LEN; i++) {

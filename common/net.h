@@ -76,7 +76,13 @@ int net_unix_connect(const char *path, int64_t deadline_ns, int *ret_fd);
  */
 int net_unix_listen(const char *path, int backlog, int *ret_fd, char reason[NET_REASON_MAX]);
 
-/* The identity of this boot of this machine: equal on both sides = same host. Failure: ERR_CONN. */
+/*
+ * The identity of this boot of this machine: equal on both sides = same host. Failures: ERR_CONN
+ * (there is no /proc), ERR_PERM, ERR_NOMEM (no descriptor left).
+ */
 int net_boot_id(unsigned char ret_id[NET_BOOT_ID_LEN]);
+#define NET_BOOT_ID_REMEDY                                                                         \
+	"cannot read /proc/sys/kernel/random/boot_id: mount /proc, or raise the limit of open "    \
+	"files (ulimit -n, LimitNOFILE=)"
 
 #endif

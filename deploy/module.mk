@@ -8,4 +8,4 @@ deps: ## install what is missing to build and to test (apt-get)
 demo: ## a server, a client and a benchmark on this machine; installs what is missing first
 	@deploy/deps.sh build
 	@$(submake) all
-	@RKV_BUILD=$(abspath $(O)) deploy/demo.sh
+	@RKV_BUILD='$(abspath $(O))' deploy/demo.sh

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -19,6 +20,11 @@
 #include "server/handout.h"
 
 #define FILES_WANTED (2 * LIMIT_CLIENTS + 64) /* a connection and a pidfd of each client */
+/*
+ * The ring, two sockets, an epoll and a spare descriptor for each, the pool, signals and a file of
+ * /proc; one client's connection, its unix socket and its pidfd.
+ */
+#define FILES_MIN 13
 
 enum verdict { OK, WARN, FAIL };
 
@@ -69,6 +75,16 @@ check_io_uring(struct check *check)
 	loop_destroy(loop);
 }
 
+static void
+check_boot_id(struct check *check)
+{
+	unsigned char boot_id[NET_BOOT_ID_LEN];
+	if (net_boot_id(boot_id))
+		say(check, FAIL, "boot id", "%s", NET_BOOT_ID_REMEDY);
+	else
+		say(check, OK, "boot id", "readable");
+}
+
 /* First line of a small file, or "". */
 static void
 read_line(const char *path, char *line, int len)
@@ -103,10 +119,11 @@ static void
 check_memory(struct check *check)
 {
 	char reason[MEMORY_REASON_MAX];
+	/* The pool has one page more: the life word's. */
 	uint64_t len = check->options->layout.region_len;
 	if (check->options->huge_pages == SHM_HUGE_MUST)
 		return;
-	if (memory_fits(len, reason))
+	if (memory_fits(len + (uint64_t)sysconf(_SC_PAGESIZE), reason))
 		say(check, FAIL, "memory", "%s", reason);
 	else
 		say(check, OK, "memory", "a pool of %" PRIu64 " bytes fits", len);
@@ -119,7 +136,7 @@ check_huge_pages(struct check *check)
 	bool must = check->options->huge_pages == SHM_HUGE_MUST;
 	if (check->options->huge_pages == SHM_HUGE_NO)
 		return;
-	if (memory_fits_huge(check->options->layout.region_len, reason))
+	if (memory_fits_huge(check->options->layout.region_len + memory_huge_page_size(), reason))
 		say(check, must ? FAIL : WARN, "huge pages", "%s", reason);
 	else
 		say(check, OK, "huge pages", "enough pages of %" PRIu64 " bytes are free",
@@ -142,12 +159,39 @@ check_locked_memory(struct check *check)
 
 /* ---- Descriptors, addresses, devices ---- */
 
+int
+check_raise_files(char ret_reason[NET_REASON_MAX])
+{
+	int fds[FILES_MIN], n = 0;
+	struct rlimit limit;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	while (n < FILES_MIN && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+		n++;
+	int error = errno;
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	if (n == FILES_MIN)
+		return 0;
+	snprintf(ret_reason, NET_REASON_MAX,
+		 "only %d file descriptors are left (%s; RLIMIT_NOFILE is %llu) and %d are needed "
+		 "to "
+		 "start and serve one client: raise the limit (ulimit -n, LimitNOFILE=%u in a "
+		 "systemd unit)",
+		 n, strerror(error), (unsigned long long)limit.rlim_cur, FILES_MIN, FILES_WANTED);
+	return ERR_NOMEM;
+}
+
 static void
 check_files(struct check *check)
 {
+	char reason[NET_REASON_MAX];
 	struct rlimit limit;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	if (limit.rlim_max < FILES_WANTED)
+	if (check_raise_files(reason))
+		say(check, FAIL, "file descriptors", "%s", reason);
+	else if (limit.rlim_max < FILES_WANTED)
 		say(check, WARN, "file descriptors",
 		    "RLIMIT_NOFILE %llu is enough for %llu clients of %u: raise it (ulimit -Hn, "
 		    "LimitNOFILE=%u in a systemd unit)",
@@ -185,16 +229,17 @@ check_socket(struct check *check)
 		say(check, OK, "unix socket", "an abstract name will be used");
 		return;
 	}
+	struct handout_file file;
 	int rc = handout_probe(path, &stale, reason);
 	if (rc == 0 && !stale)
-		rc = net_unix_listen(path, 1, &fd, reason);
+		rc = handout_listen(path, &fd, &file, reason);
 	if (rc) {
 		say(check, FAIL, "unix socket", "%s", reason);
 		return;
 	}
 	if (!stale) {
 		close(fd);
-		handout_remove(path);
+		handout_remove(path, &file);
 	}
 	say(check, OK, "unix socket", "%s%s", path,
 	    stale ? ": a stale socket is there, which will be replaced" : "");
@@ -215,8 +260,8 @@ unsigned
 check_run(const struct options *options, FILE *out)
 {
 	static void (*const checks[])(struct check * check) = {
-		check_io_uring, check_memory, check_huge_pages, check_files, check_locked_memory,
-		check_port,     check_socket, check_clock,      check_rdma,
+		check_io_uring,      check_boot_id, check_memory, check_huge_pages, check_files,
+		check_locked_memory, check_port,    check_socket, check_clock,      check_rdma,
 	};
 	struct check check = {.options = options, .out = out};
 	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "common/net.h"
 #include "server/options.h"
 
 /*
@@ -12,5 +13,12 @@
  * not start), its name, and what to do. Returns how many failed. Changes nothing on the machine.
  */
 unsigned check_run(const struct options *options, FILE *out);
+
+/*
+ * Raises this process's limit of open files as far as it may be, and finds out whether enough are
+ * left to start and to serve one client. Failure: ERR_NOMEM, and a sentence with the limit and the
+ * remedy.
+ */
+int check_raise_files(char ret_reason[NET_REASON_MAX]);
 
 #endif

@@ -31,6 +31,23 @@ struct handout_peer {
 
 /* ---- The path ---- */
 
+/* Of what net_unix_connect returned. */
+static const char *
+why_in_the_way(int rc)
+{
+	switch (rc) {
+	case 0:
+		return "another server listens there: choose another --socket";
+	case ERR_PERM:
+		return "a socket is there that this user may not use: remove it, or choose another "
+		       "--socket";
+	case ERR_TIMEOUT:
+		return "somebody listens there and does not answer: choose another --socket";
+	default:
+		return "it cannot be tried, for want of memory or file descriptors (ulimit -n)";
+	}
+}
+
 int
 handout_probe(const char *path, bool *ret_stale, char *ret_reason)
 {
@@ -54,30 +71,36 @@ handout_probe(const char *path, bool *ret_stale, char *ret_reason)
 	}
 	if (rc == 0)
 		close(fd);
-	snprintf(ret_reason, NET_REASON_MAX, "unix socket %s: %s: choose another --socket", path,
-		 rc ? err_str(rc) : "another server listens there");
+	snprintf(ret_reason, NET_REASON_MAX, "unix socket %s: %s", path, why_in_the_way(rc));
 	return ERR_CONN;
 }
 
 int
-handout_listen(const char *path, int *ret_fd, char *ret_reason)
+handout_listen(const char *path, int *ret_fd, struct handout_file *ret_file, char *ret_reason)
 {
+	struct stat st;
 	bool stale;
+	*ret_file = (struct handout_file){0};
 	int rc = handout_probe(path, &stale, ret_reason);
 	if (rc)
 		return rc;
 	if (stale)
 		unlink(path);
 	rc = net_unix_listen(path, BACKLOG, ret_fd, ret_reason);
-	if (rc == 0 && path[0] != '@')
-		chmod(path, 0666);
-	return rc;
+	if (rc || path[0] == '@')
+		return rc;
+	chmod(path, 0666);
+	if (lstat(path, &st) == 0)
+		*ret_file = (struct handout_file){st.st_dev, st.st_ino};
+	return 0;
 }
 
 void
-handout_remove(const char *path)
+handout_remove(const char *path, const struct handout_file *file)
 {
-	if (path[0] != '@')
+	struct stat st;
+	if (path[0] != '@' && file->inode && lstat(path, &st) == 0 && st.st_dev == file->device &&
+	    st.st_ino == file->inode)
 		unlink(path);
 }
 
@@ -106,9 +129,16 @@ give(struct handout_peer *peer, const unsigned char *token)
 	pid_t pid = 0;
 	int pidfd = peer_pidfd(peer->conn.fd, &pid);
 	if (pidfd < 0) {
+		int error = errno;
+		bool no_files = error == EMFILE || error == ENFILE;
+		if (no_files)
+			shm_pool_refuse(peer->conn.fd);
 		log_line(handout->log, LOG_WARN,
-			 "no pool for process %d: its end could not be watched (pidfd: %s)",
-			 (int)pid, strerror(errno));
+			 "no pool for process %d: its end could not be watched (pidfd: %s)%s",
+			 (int)pid, strerror(error),
+			 no_files ? ": raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE= in a systemd "
+				    "unit)"
+				  : "");
 		handout->n_refused++;
 		return;
 	}
@@ -121,8 +151,8 @@ give(struct handout_peer *peer, const unsigned char *token)
 	}
 	int rc = shm_pool_send(handout->pool, peer->conn.fd);
 	if (rc)
-		log_line(handout->log, LOG_INFO, "process %d did not take the pool: %s", (int)pid,
-			 err_str(rc));
+		log_line(handout->log, LOG_INFO,
+			 "process %d did not take the pool: it closed the connection", (int)pid);
 	else
 		handout->n_given++;
 }
@@ -189,9 +219,9 @@ accepted(struct loop_listener *listener, int fd)
 }
 
 static void
-refused(struct loop_listener *listener, int fd)
+refused_for_files(struct loop_listener *listener, int fd)
 {
-	(void)fd;
+	shm_pool_refuse(fd);
 	handout_of(listener)->n_refused++;
 }
 
@@ -200,7 +230,7 @@ handout_start(struct handout *handout, int fd)
 {
 	conn_queue_init(&handout->greeting, LIMIT_HANDSHAKE_MS);
 	handout->listener.accepted = accepted;
-	handout->listener.refused = refused;
+	handout->listener.refused = refused_for_files;
 	return loop_listen(handout->loop, &handout->listener, fd);
 }
 

@@ -32,12 +32,18 @@ struct handout {
 		      int pidfd, pid_t pid);
 };
 
+/* Which file a socket was bound to, so that nobody else's is removed; all 0: no file. */
+struct handout_file {
+	dev_t device;
+	ino_t inode;
+};
+
 /*
  * Listens on a path, "@name" for the abstract namespace. A socket file that nobody listens on is
  * replaced; the file can be used by every local user, because the token is what counts. Failures:
  * ERR_CONN, ERR_PERM, ERR_NOMEM, ERR_INVALID.
  */
-int handout_listen(const char *path, int *ret_fd, char *ret_reason);
+int handout_listen(const char *path, int *ret_fd, struct handout_file *ret_file, char *ret_reason);
 
 /*
  * What to do with a path before listening there: 0: nothing is there, or a stale socket
@@ -45,8 +51,8 @@ int handout_listen(const char *path, int *ret_fd, char *ret_reason);
  */
 int handout_probe(const char *path, bool *ret_stale, char *ret_reason);
 
-/* Removes the socket file, if it is one. */
-void handout_remove(const char *path);
+/* Removes the socket file, if it is still the one that handout_listen made. */
+void handout_remove(const char *path, const struct handout_file *file);
 
 /* Serves fd, which stays the caller's; claim, pool, log and loop are set by the caller. */
 int handout_start(struct handout *handout, int fd);

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -40,6 +39,7 @@ struct program {
 	struct service *service;
 	int tcp_fd;
 	int unix_fd;
+	struct handout_file unix_file;
 	struct net_address bound;
 	int signal_fd;
 	struct loop_op signal_op;
@@ -91,17 +91,6 @@ watch_signals(struct program *p)
 
 /* ---- Start ---- */
 
-/* As many descriptors as we may have: two for each client. */
-static void
-raise_file_limit(void)
-{
-	struct rlimit limit;
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
-}
-
 static int
 bind_sockets(struct program *p)
 {
@@ -112,7 +101,7 @@ bind_sockets(struct program *p)
 		snprintf(path, sizeof(p->options.socket), "@rkv-%d-%u", (int)getpid(),
 			 p->bound.port);
 	if (rc == 0)
-		rc = handout_listen(path, &p->unix_fd, reason);
+		rc = handout_listen(path, &p->unix_fd, &p->unix_file, reason);
 	if (rc)
 		log_line(&p->log, LOG_ERROR, "%s", reason);
 	return rc;
@@ -136,8 +125,12 @@ say_ready(const struct program *p)
 static int
 start(struct program *p)
 {
-	raise_file_limit();
-	int rc = loop_create(&p->log, &p->loop);
+	char reason[NET_REASON_MAX];
+	int rc = check_raise_files(reason);
+	if (rc)
+		log_line(&p->log, LOG_ERROR, "%s", reason);
+	else
+		rc = loop_create(&p->log, &p->loop);
 	if (rc == 0)
 		rc = bind_sockets(p);
 	if (rc == 0)
@@ -170,7 +163,7 @@ static void
 stop(struct program *p)
 {
 	if (p->unix_fd >= 0)
-		handout_remove(p->options.socket);
+		handout_remove(p->options.socket, &p->unix_file);
 	loop_destroy(p->loop);
 	service_destroy(p->service);
 	region_destroy(&p->region);

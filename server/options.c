@@ -19,6 +19,8 @@
 
 #define POOL_DEFAULT (UINT64_C(1) << 30)
 #define LINE_SHOWN 64 /* of a bad line or value, in a message */
+#define FILE_LEN_MAX ((size_t)64 << 10)
+#define LINE_LEN_MAX 1024u
 
 struct option {
 	const char *name;
@@ -65,6 +67,11 @@ static int
 take_listen(struct options *options, const char *value, char *reason)
 {
 	unsigned n;
+	if (value[0] && strspn(value, "0123456789") == strlen(value))
+		return invalid(reason,
+			       "this is a port without a host: write 127.0.0.1:%.5s for "
+			       "this machine, 0.0.0.0:%.5s for all networks",
+			       value, value);
 	int rc = net_parse(value, WIRE_DEFAULT_PORT, &options->listen, 1, &n, reason);
 	if (rc == 0 && n != 1)
 		rc = invalid(reason, "one address is wanted, not %u", n);
@@ -247,13 +254,37 @@ trim(char *text)
 	return text;
 }
 
+/*
+ * Is the line something that may be shown, if it is wrong? A comment, which is not shown, may hold
+ * other bytes, but no control characters: a file with those is no configuration.
+ */
+static int
+check_text(const char *line, size_t len, char *reason)
+{
+	bool comment = line[strspn(line, " \t")] == '#';
+	if (len > LINE_LEN_MAX)
+		return invalid(reason, "a line has at most %u bytes", LINE_LEN_MAX);
+	for (size_t i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)line[i];
+		if (c == '\0')
+			return invalid(reason, "a NUL byte in a text file");
+		if (!isprint(c) && !strchr("\t\r", c) && !(comment && c >= 0x80))
+			return invalid(reason,
+				       "byte 0x%02x: printable ASCII is wanted (but for "
+				       "comments)",
+				       c);
+	}
+	return 0;
+}
+
 /* One line, len bytes and a NUL. */
 static int
 take_line(struct options *options, char *line, size_t len, char *reason)
 {
 	char why[NET_REASON_MAX];
-	if (strlen(line) != len)
-		return invalid(reason, "a NUL byte in a text file");
+	int rc = check_text(line, len, reason);
+	if (rc)
+		return rc;
 	char *name = trim(line);
 	if (name[0] == '\0' || name[0] == '#')
 		return 0;
@@ -274,29 +305,41 @@ take_line(struct options *options, char *line, size_t len, char *reason)
 	return 0;
 }
 
+/* Text of len bytes and a NUL; it is cut into its lines. */
+static int
+take_text(struct options *options, const char *path, char *text, size_t len, char *reason)
+{
+	char why[NET_REASON_MAX];
+	char *line = text, *end = text + len;
+	for (unsigned number = 1; line < end; number++) {
+		char *newline = memchr(line, '\n', (size_t)(end - line));
+		char *line_end = newline ? newline : end;
+		*line_end = '\0';
+		if (take_line(options, line, (size_t)(line_end - line), why))
+			return invalid(reason, "%.100s:%u: %.380s", path, number, why);
+		line = line_end + 1;
+	}
+	return 0;
+}
+
 static int
 take_file(struct options *options, const char *path, char *reason)
 {
-	char *line = NULL, why[NET_REASON_MAX];
-	size_t cap = 0;
-	int rc = 0;
+	static char text[FILE_LEN_MAX + 2];
 	FILE *file = fopen(path, "re");
 	if (!file)
 		return invalid(reason, "--config %.200s: %s", path, strerror(errno));
-	for (unsigned number = 1; rc == 0; number++) {
-		ssize_t len = getline(&line, &cap, file);
-		if (len < 0)
-			break;
-		rc = take_line(options, line, (size_t)len, why);
-		if (rc)
-			invalid(reason, "%.100s:%u: %.380s", path, number, why);
-	}
-	if (rc == 0 && ferror(file))
-		rc = invalid(reason, "--config %.200s: it cannot be read: %s", path,
-			     strerror(errno));
-	free(line);
+	size_t len = fread(text, 1, FILE_LEN_MAX + 1, file);
+	int error = ferror(file) ? errno : 0;
 	fclose(file);
-	return rc;
+	if (error)
+		return invalid(reason, "--config %.200s: it cannot be read: %s", path,
+			       strerror(error));
+	if (len > FILE_LEN_MAX)
+		return invalid(reason, "--config %.200s: a configuration has at most %zu KiB", path,
+			       FILE_LEN_MAX >> 10);
+	text[len] = '\0';
+	return take_text(options, path, text, len, reason);
 }
 
 /* ---- The command line ---- */

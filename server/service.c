@@ -230,13 +230,17 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 	if (!service)
 		return ERR_NOMEM;
 	init(service, setup);
+	const char *wrong = NET_BOOT_ID_REMEDY;
 	int rc = net_boot_id(service->boot_id);
-	if (rc == 0)
+	if (rc == 0) {
+		wrong = "cannot watch the sockets: no memory or no file descriptor is left: raise "
+			"RLIMIT_NOFILE (ulimit -n, LimitNOFILE= in a systemd unit)";
 		rc = handout_start(&service->handout, setup->unix_fd);
+	}
 	if (rc == 0)
 		rc = loop_listen(service->loop, &service->listener, setup->tcp_fd);
 	if (rc) {
-		log_line(setup->log, LOG_ERROR, "cannot begin to serve: %s", err_str(rc));
+		log_line(setup->log, LOG_ERROR, "cannot begin to serve: %s", wrong);
 		service_destroy(service);
 		return rc;
 	}

@@ -12,7 +12,8 @@
 
 #define DEFAULT_SERVER "localhost:7440"
 #define DEFAULT_TIMEOUT_MS 5000
-#define N_OPERANDS_MAX 4 /* the command's name and what it takes; cas takes the most */
+#define DEFAULT_AGAIN_MS 15000 /* memory rests for about ten seconds */
+#define N_OPERANDS_MAX 4       /* the command's name and what it takes; cas takes the most */
 
 /* What a command takes, in this order on the command line. */
 enum { TAKES_KEY = 1, TAKES_VERSION = 2, TAKES_TTL = 4, TAKES_VALUE = 8 };
@@ -79,7 +80,8 @@ static const struct option_row {
 	[OPTION_SERVER] = {"server", 's', "HOST:PORT", ON_SERVER,
 			   "the server (else $RKV_SERVER, else " DEFAULT_SERVER ")"},
 	[OPTION_TIMEOUT_MS] = {"timeout-ms", 0, "N", ON_SERVER,
-			       "end connecting, and then the operation, after N ms (5000)"},
+			       "end connecting, and then the operation, after N ms (5000; 15000 "
+			       "for memory that rests)"},
 	[OPTION_KEY_HEX] = {"key-hex", 0, "HEX", ON_KEY, "the key in hex digits, in place of KEY"},
 	[OPTION_KEY_FILE] = {"key-file", 0, "FILE", ON_KEY,
 			     "the key is what FILE holds, in place of KEY"},
@@ -172,7 +174,10 @@ apply_option(struct arguments *arguments, enum option_id id, const char *text)
 		arguments->server = text;
 		return 0;
 	case OPTION_TIMEOUT_MS:
-		return parse_u32("--timeout-ms", text, 1, &arguments->timeout_ms);
+		if (parse_u32("--timeout-ms", text, 1, &arguments->timeout_ms))
+			return REPORT_USAGE;
+		arguments->again_ms = arguments->timeout_ms;
+		return 0;
 	case OPTION_KEY_HEX:
 		return parse_hex("--key-hex", text, &arguments->key);
 	case OPTION_KEY_FILE:
@@ -417,6 +422,7 @@ arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 	*ret_arguments = (struct arguments){
 		.server = server && *server ? server : DEFAULT_SERVER,
 		.timeout_ms = DEFAULT_TIMEOUT_MS,
+		.again_ms = DEFAULT_AGAIN_MS,
 		.n_pings = 1,
 	};
 	status = scan_words(argc, argv, &scan, ret_arguments);

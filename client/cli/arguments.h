@@ -32,7 +32,8 @@ struct arguments {
 	const char *command_name;
 	const char *server;
 	uint32_t timeout_ms;
-	struct bytes key; /* unless key_file is set */
+	uint32_t again_ms; /* how long to try again while memory rests */
+	struct bytes key;  /* unless key_file is set */
 	const char *key_file;
 	struct bytes value; /* unless value_file is set */
 	const char *value_file;

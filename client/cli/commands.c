@@ -18,6 +18,7 @@
 #define FIRST_VALUE_CAPACITY ((size_t)64 << 10)
 #define FIRST_STATS_CAPACITY ((size_t)16 << 10)
 #define INCOMPLETE "what was written, if anything, is not complete"
+#define APPLIED "the change was applied, only its version could not be told"
 #define AGAIN_PAUSE_MS 20 /* memory rests for stamps of 100 ms: look a few times in each */
 
 /* A command on its way. */
@@ -115,15 +116,21 @@ load_operands(struct job *job)
 
 /* ---- Printing ---- */
 
-/* What is buffered goes out here: a full disk shows now or never. */
+/* What is buffered goes out here: a full disk shows now or never. meaning: of a failure. */
 static int
-finish_output(FILE *out, const char *name)
+finish_output(FILE *out, const char *name, const char *meaning)
 {
 	int failed = ferror(out);
 
 	if ((out == stdout ? fflush(out) : fclose(out)) == 0 && !failed)
 		return REPORT_DONE;
-	return report_system("write", name, INCOMPLETE);
+	return report_system("write", name, meaning);
+}
+
+static int
+finish_stdout(void)
+{
+	return finish_output(stdout, "standard output", INCOMPLETE);
 }
 
 /* With --out the object stands alone on standard output and the value is in the file. */
@@ -140,7 +147,7 @@ print_json(const struct rkv_item *item, const struct bytes *value)
 		putchar('"');
 	}
 	puts("}");
-	return finish_output(stdout, "standard output");
+	return finish_stdout();
 }
 
 static int
@@ -154,7 +161,7 @@ print_value(const struct arguments *arguments, const struct bytes *value)
 	(void)bytes_write(out, value->data, value->len, arguments->as_hex);
 	if (arguments->with_newline || (out == stdout && isatty(STDOUT_FILENO)))
 		putc('\n', out);
-	return finish_output(out, name);
+	return finish_output(out, name, INCOMPLETE);
 }
 
 static int
@@ -180,7 +187,7 @@ print_version_of(const struct arguments *arguments, const struct rkv_item *item)
 {
 	printf(arguments->as_json ? "{\"version\": \"%" PRIu64 "\"}\n" : "%" PRIu64 "\n",
 	       item->version);
-	return finish_output(stdout, "standard output");
+	return finish_output(stdout, "standard output", APPLIED);
 }
 
 /* ---- Commands ---- */
@@ -216,7 +223,7 @@ done:
 static int
 run_request(struct job *job, struct rkv_request *request)
 {
-	uint64_t end_ns = now_ns() + (uint64_t)job->arguments->timeout_ms * 1000000u;
+	uint64_t end_ns = now_ns() + (uint64_t)job->arguments->again_ms * 1000000u;
 	const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000};
 	int status;
 
@@ -267,7 +274,7 @@ run_stats(struct job *job)
 	} while (status == RKV_OK && len >= text.capacity);
 	if (status == RKV_OK) {
 		fputs((const char *)text.data, stdout);
-		exit_code = finish_output(stdout, "standard output");
+		exit_code = finish_stdout();
 	} else {
 		exit_code = report_call(job, status);
 	}
@@ -288,7 +295,7 @@ run_ping(struct job *job)
 		printf("%s answered in %" PRIu64 " us\n", job->arguments->server,
 		       (now_ns() - start_ns) / 1000);
 	}
-	return finish_output(stdout, "standard output");
+	return finish_stdout();
 }
 
 static int
@@ -300,7 +307,7 @@ run_limits(struct job *job)
 	       "\nblock_len_max %" PRIu64 "\nttl_max_s %" PRIu32 "\ndepth_max %" PRIu32 "\n",
 	       limits->key_len_min, limits->key_len_max, limits->value_len_max,
 	       limits->block_len_max, limits->ttl_max_s, limits->depth_max);
-	return finish_output(stdout, "standard output");
+	return finish_stdout();
 }
 
 static int
@@ -308,14 +315,14 @@ run_version(void)
 {
 	printf("kv-cli %d.%d.%d, librkv %s\n", RKV_VERSION_MAJOR, RKV_VERSION_MINOR,
 	       RKV_VERSION_PATCH, rkv_version());
-	return finish_output(stdout, "standard output");
+	return finish_stdout();
 }
 
 static int
 run_help(void)
 {
 	arguments_help(stdout);
-	return finish_output(stdout, "standard output");
+	return finish_stdout();
 }
 
 /* ---- The server ---- */

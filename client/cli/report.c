@@ -21,7 +21,8 @@ static const char *const exit_meanings[] = {
 			     "     nothing was changed",
 	[REPORT_MAYBE] = "as 3, but the change may have been applied: look before trying again",
 	[REPORT_FULL] = "no room: the pool or the index is full, or memory still rests",
-	[REPORT_OTHER] = "anything else: versions that do not fit, a local file, memory",
+	[REPORT_OTHER] = "anything else: versions that do not fit, a local file, memory;\n"
+			 "     the sentence says so if the change was applied",
 };
 
 /* What a code of the library means for a script; REPORT_OTHER for those that are not here. */

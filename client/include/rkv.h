@@ -45,7 +45,7 @@ enum {
 	RKV_NOT_FOUND = 1, /* the key is absent */
 	RKV_EXISTS = 2,    /* add: the key is there */
 	RKV_MISMATCH = 3,  /* compare-and-swap: another version is there */
-	RKV_AGAIN = 4,     /* back-pressure, or memory that rests for some seconds: retry later */
+	RKV_AGAIN = 4,     /* back-pressure, or memory that rests for about 10 s: retry later */
 
 	/* Failures */
 	RKV_E_TIMEOUT = -1,    /* the deadline passed; a mutation may have been applied */
@@ -124,12 +124,15 @@ RKV_API int rkv_limits(struct rkv_client *client, struct rkv_limit_values *ret_l
 /* What a GET or a mutation tells about the value. */
 struct rkv_item {
 	size_t value_len;    /* bytes */
-	uint64_t version;    /* unique for ever; input of rkv_cas */
+	uint64_t version;    /* no other value of this region has it; input of rkv_cas */
 	uint32_t user_flags; /* as put */
 	uint32_t ttl_s;      /* seconds left, rounded up; 0: does not expire */
 };
 
-/* What goes with a value. ttl_s counts by the clients' wall clocks: keep them within a second. */
+/*
+ * What goes with a value. A ttl lasts at least ttl_s seconds and less than one second longer. It
+ * counts by the clients' wall clocks: keep them within a second.
+ */
 struct rkv_put_options {
 	uint32_t ttl_s; /* seconds until the value is absent; 0: never */
 	uint32_t user_flags;
@@ -147,7 +150,8 @@ RKV_API int rkv_get(struct rkv_session *session, const void *key, size_t key_len
 
 /*
  * Stores a value, whether the key is there or not; the last writer wins. options NULL: no ttl,
- * flags 0. An empty value (value NULL, value_len 0) is a value. ret_version may be NULL.
+ * flags 0. An empty value (value NULL, value_len 0) is a value. ret_version may be NULL. Storing
+ * over a value needs room for the new one beside the old one.
  * Cost: 1 round trip warm, 3 cold, 3 for a new key (4 with strict_insert).
  * RKV_AGAIN. Failures: TIMEOUT, MAYBE, NO_SPACE, INDEX_FULL, TOO_BIG, CONN, INVALID.
  */
@@ -175,7 +179,8 @@ RKV_API int rkv_cas(struct rkv_session *session, const void *key, size_t key_len
 RKV_API int rkv_delete(struct rkv_session *session, const void *key, size_t key_len);
 
 /*
- * Gives a value a new time to live (0: for ever) and a new version; RKV_NOT_FOUND if it is absent.
+ * Gives a value a new time to live (0: for ever), see rkv_put_options, and a new version;
+ * RKV_NOT_FOUND if it is absent.
  * Cost: 2 round trips warm, 3 cold: the value is read and written.
  */
 RKV_API int rkv_touch(struct rkv_session *session, const void *key, size_t key_len, uint32_t ttl_s,

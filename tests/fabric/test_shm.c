@@ -436,6 +436,8 @@ struct stranger {
 	unsigned n_fds;
 	uint64_t len;
 	size_t n_bytes; /* of len to send; 0: close in silence */
+	bool refuses;   /* shm_pool_refuse, before it reads anything */
+	bool starves;   /* while it sends, this process can get no descriptor */
 	struct fab_offer offer;
 	pthread_t thread;
 };
@@ -448,9 +450,20 @@ stranger_main(void *arg)
 	unsigned char token[SHM_REQUEST_LEN];
 	struct iovec iov = {&s->len, s->n_bytes};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct rlimit limit, none;
 	int fd = accept(s->listen_fd, NULL, NULL);
+	if (fd >= 0 && s->refuses) {
+		shm_pool_refuse(fd);
+		close(fd);
+		return NULL;
+	}
 	if (fd < 0 || recv(fd, token, sizeof(token), MSG_WAITALL) != (ssize_t)sizeof(token))
 		return NULL;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	none = limit;
+	none.rlim_cur = 0;
+	if (s->starves)
+		setrlimit(RLIMIT_NOFILE, &none);
 	if (s->n_fds > 0) {
 		msg.msg_control = control;
 		msg.msg_controllen = CMSG_SPACE(s->n_fds * sizeof(int));
@@ -464,27 +477,36 @@ stranger_main(void *arg)
 	return NULL;
 }
 
-/* What region_open says to a server that sends these. */
+/* What region_open says to it. */
+static int
+meet_stranger(struct stranger *s)
+{
+	static unsigned n_strangers;
+	char reason[NET_REASON_MAX];
+	struct rlimit limit;
+	struct fab *fab;
+	struct fab_region *region = NULL;
+	s->offer.len = REGION_LEN;
+	snprintf(s->offer.unix_path, sizeof(s->offer.unix_path), "@rkv-test-stranger-%d-%u",
+		 getpid(), n_strangers++);
+	assert_int_equal(net_unix_listen(s->offer.unix_path, 1, &s->listen_fd, reason), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(pthread_create(&s->thread, NULL, stranger_main, s), 0);
+	assert_int_equal(shm_open_fabric(&fab), 0);
+	int r = fab_region_open(fab, &s->offer, shm_deadline_ns(), &region);
+	pthread_join(s->thread, NULL);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	fab_region_close(region);
+	fab_close(fab);
+	close(s->listen_fd);
+	return r;
+}
+
 static int
 ask_stranger(size_t n_bytes, uint64_t len, unsigned n_fds, int fd)
 {
-	static unsigned n_strangers;
 	struct stranger s = {.send_fds = {fd, fd}, .n_fds = n_fds, .len = len, .n_bytes = n_bytes};
-	char reason[NET_REASON_MAX];
-	struct fab *fab;
-	struct fab_region *region = NULL;
-	s.offer.len = REGION_LEN;
-	snprintf(s.offer.unix_path, sizeof(s.offer.unix_path), "@rkv-test-stranger-%d-%u", getpid(),
-		 n_strangers++);
-	assert_int_equal(net_unix_listen(s.offer.unix_path, 1, &s.listen_fd, reason), 0);
-	assert_int_equal(pthread_create(&s.thread, NULL, stranger_main, &s), 0);
-	assert_int_equal(shm_open_fabric(&fab), 0);
-	int r = fab_region_open(fab, &s.offer, shm_deadline_ns(), &region);
-	pthread_join(s.thread, NULL);
-	fab_region_close(region);
-	fab_close(fab);
-	close(s.listen_fd);
-	return r;
+	return meet_stranger(&s);
 }
 
 static unsigned
@@ -532,6 +554,29 @@ test_strangers(void **state)
 	close(sealed);
 	close(small);
 	close(file);
+	close(good);
+	shm_pool_destroy(pool);
+}
+
+/* Too few descriptors, here or there, are told apart from a server that sends nonsense. */
+static void
+test_out_of_descriptors(void **state)
+{
+	struct shm_pool *pool = some_pool();
+	int good = take_descriptor(pool);
+	unsigned n_before = count_descriptors();
+	(void)state;
+	struct stranger here = {
+		.send_fds = {good}, .n_fds = 1, .len = REGION_LEN, .n_bytes = 8, .starves = true};
+	assert_int_equal(meet_stranger(&here), ERR_NOMEM);
+	for (int i = 0; i < 20; i++) { /* also if it has hung up before the token is sent */
+		struct stranger there = {.refuses = true};
+		assert_int_equal(meet_stranger(&there), ERR_AGAIN);
+	}
+	assert_int_equal(ask_stranger(1, 'F' + 1, 0, -1), ERR_CORRUPT);
+	assert_int_equal(ask_stranger(1, 'F', 1, good), ERR_CORRUPT);
+	assert_int_equal(ask_stranger(8, REGION_LEN, 1, good), 0);
+	assert_int_equal(count_descriptors(), n_before);
 	close(good);
 	shm_pool_destroy(pool);
 }
@@ -950,6 +995,7 @@ main(void)
 		cmocka_unit_test(test_pool_huge),
 		cmocka_unit_test(test_seals),
 		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_out_of_descriptors),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_socket_path),
 		cmocka_unit_test(test_silent_server),

@@ -75,9 +75,11 @@ reads_at(const struct world_batch *b, uint64_t roff)
 /* ---- [STAMP] ---- */
 
 /*
- * A word in the cache may be expected by a CAS for T_WORD; an older one is READ again, with its
- * block, before.
+ * A word in the cache serves for T_WORD, a CAS and a GET alike; an older one is no better than none:
+ * first the buckets are READ again, then the block (decisions/0005).
  */
+enum { OLD_GET, OLD_PUT, OLD_DELETE };
+
 static void
 test_old_word(void **state)
 {
@@ -85,7 +87,7 @@ test_old_word(void **state)
 	struct world *w = world_open(NULL);
 	struct rkv_session *s = world_session(w);
 	for (int is_old = 0; is_old < 2; is_old++) {
-		for (int deletes = 0; deletes < 2; deletes++) {
+		for (int course = OLD_GET; course <= OLD_DELETE; course++) {
 			assert_int_equal(world_put(s, KEY, "v0"), 0);
 			uint64_t off = world_find(w, KEY), word = *world_word(w, off);
 			uint64_t newest = atomic_load(&w->client.stamps.newest);
@@ -95,18 +97,24 @@ test_old_word(void **state)
 			session_maintain(s, INT64_MAX);
 			session_release(s);
 			unsigned from = w->n_trace;
-			if (deletes)
+			char value[64];
+			if (course == OLD_GET)
+				assert_int_equal(world_get(s, KEY, value), 0);
+			else if (course == OLD_DELETE)
 				assert_int_equal(rkv_delete(s, KEY, KEY_LEN), 0);
 			else
 				assert_int_equal(world_put(s, KEY, "v1"), 0);
-			assert_int_equal(world_n_batches(w, from), is_old ? 2 : 1);
+			unsigned n_cold = course == OLD_GET ? 2 : 3;
+			assert_int_equal(world_n_batches(w, from), is_old ? n_cold : 1);
 			const struct world_batch *first = &w->trace[from % WORLD_TRACE_MAX];
-			assert_int_equal(has_kind(first, FAB_CAS), !is_old);
+			assert_int_equal(has_kind(first, FAB_CAS), !is_old && course != OLD_GET);
 			if (is_old) {
-				assert_true(reads_at(first, slot_block_off(word)));
-				assert_true(reads_at(first, off));
+				assert_false(reads_at(first, slot_block_off(word)));
+				assert_false(reads_at(first, off));
 			}
-			world_expect_cold(w, KEY, deletes ? NULL : "v1");
+			world_expect_cold(w, KEY, course == OLD_DELETE ? NULL
+						  : course == OLD_PUT  ? "v1"
+								       : "v0");
 		}
 	}
 	world_close(w);

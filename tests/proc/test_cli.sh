@@ -225,6 +225,33 @@ full_disk()
 {
 	cli get posix >/dev/full
 }
+full_disk_put()
+{
+	cli put full applied >/dev/full
+}
+
+# With every number of descriptors it works, or says in one sentence which limit is too low.
+few_descriptors()
+{
+	local n code n_served=0 n_short=0 complaint=
+
+	for n in {4..16}; do
+		(ulimit -n "$n" && exec "$RKV_BUILD/kv-cli" get posix) >/dev/null 2>"$DIR/stderr"
+		code=$?
+		case $code in
+		0) n_served=$((n_served + 1)) ;;
+		*)
+			n_short=$((n_short + 1))
+			[ $code = 6 ] && grep -q 'open files' "$DIR/stderr" &&
+				! grep -q -e CORRUPT -e container "$DIR/stderr" ||
+				complaint+="$n: exit code $code: $(cat "$DIR/stderr")
+"
+			;;
+		esac
+	done
+	is 'few descriptors: the limit is named' "$complaint" ''
+	check 'few descriptors: some are too few, some enough' [ $n_served -gt 0 -a $n_short -gt 0 ]
+}
 
 local_trouble()
 {
@@ -233,6 +260,11 @@ local_trouble()
 	exits 6 'a directory' cli put a --file "$DIR"
 	exits 6 'nowhere to write' cli get posix --out "$DIR/nothing/at/all"
 	exits 6 'full disk' full_disk
+	exits 6 'full disk, put' full_disk_put
+	check 'full disk, put: the sentence says that it was applied' \
+		grep -q 'was applied' "$DIR/stderr"
+	gets 'full disk, put: it was' applied full
+	few_descriptors
 	exits 6 'full disk, --out' cli get posix --out /dev/full
 	exits 6 'standard output is closed' closed_stdout
 	exits 6 'standard input is closed' closed_stdin

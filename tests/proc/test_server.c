@@ -5,13 +5,16 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,6 +26,18 @@
 #include "tests/proc/raw.h"
 
 #define SMALL "--pool-size", "8M"
+#define FILES_OF_ONE_CLIENT 16 /* RLIMIT_NOFILE that is enough to start and serve one client */
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
 
 static char directory[] = "/tmp/rkv-test-XXXXXX";
 
@@ -108,6 +123,7 @@ bad_options_name_the_allowed_range(void **state)
 		{{"--listen", "::1"}, {"--listen ::1", "["}},
 		{{"--listen", "127.0.0.1:1,127.0.0.1:2"}, {"one address"}},
 		{{"--listen", ""}, {"--listen"}},
+		{{"--listen", "7440"}, {"--listen 7440", "127.0.0.1:7440", "0.0.0.0:7440"}},
 		{{"--socket", ""}, {"--socket", "1 to 107"}},
 		{{"--config", ""}, {"--config", "path"}},
 		{{"--config", "/nonexistent/file"}, {"/nonexistent/file", "No such file"}},
@@ -138,7 +154,10 @@ a_socket_path_that_is_too_long_is_refused(void **state)
 static void
 bad_lines_of_the_file_are_named(void **state)
 {
-	static const struct {
+	static char line[1100], file[(64 << 10) + 2];
+	memset(line, '#', sizeof(line) - 1);
+	memset(file, '\n', sizeof(file) - 1);
+	const struct {
 		const char *text;
 		size_t len; /* 0: up to the NUL */
 		const char *parts[4];
@@ -150,6 +169,11 @@ bad_lines_of_the_file_are_named(void **state)
 		{"config = x\n", 0, {"`config`", "command line only"}},
 		{"= 1\n", 0, {"`` is not an option"}},
 		{"pool-size = 8M\0x\n", 17, {"NUL byte"}},
+		{"pool-size = 8M\n\033[2J\n", 0, {"bad.conf:2", "byte 0x1b", "ASCII"}},
+		{"pool-size = 8M\n# \007\n", 0, {"bad.conf:2", "byte 0x07"}},
+		{"# \303\274ber\n\303\274 = 1\n", 0, {"bad.conf:2", "byte 0xc3"}},
+		{line, 0, {"bad.conf:1", "1024 bytes"}},
+		{file, 0, {"64 KiB"}},
 	};
 	const char *path = in_directory("bad.conf");
 	(void)state;
@@ -339,6 +363,149 @@ refuse_io_uring(void)
 	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
+/* Words of err.h that are for clients have no business in what a server says. */
+static void
+expect_no_words_for_clients(const char *text)
+{
+	static const char *const words[] = {"NOMEM", "CONN", "nothing was applied"};
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (strstr(text, words[i]))
+			fail_msg("`%s` in: %s", words[i], text);
+}
+
+/* What the test was started with does not count. */
+static void
+close_inherited(void)
+{
+	for (int fd = STDERR_FILENO + 1; fd < 1024; fd++)
+		close(fd);
+}
+
+static void
+too_few_descriptors_are_named(void **state)
+{
+	static const char *const args[] = {"--listen", "127.0.0.1:0", SMALL, NULL};
+	static const char *const check[] = {"--check", "--listen", "127.0.0.1:0", SMALL, NULL};
+	char limit[64];
+	(void)state;
+	for (unsigned n = 7; n < FILES_OF_ONE_CLIENT; n += 2) {
+		const struct proc_options few = {.n_files = n, .before_exec = close_inherited};
+		struct proc *proc = proc_run("kv-server", args, &few);
+		const char *text = proc_text(proc, PROC_ERR, NULL);
+		snprintf(limit, sizeof(limit), "RLIMIT_NOFILE is %u)", n);
+		assert_int_equal(proc->exit_code, 1);
+		if (!strstr(text, limit) || !strstr(text, "ulimit -n"))
+			fail_msg("%s is not explained: %s", limit, text);
+		expect_no_words_for_clients(text);
+		proc_free(proc);
+	}
+	const struct proc_options few = {.n_files = FILES_OF_ONE_CLIENT - 1,
+					 .before_exec = close_inherited};
+	struct proc *proc = proc_run("kv-server", check, &few);
+	assert_int_equal(proc->exit_code, 1);
+	assert_non_null(
+		strstr(proc_text(proc, PROC_OUT, NULL), "FAIL file descriptors: only 12 file "));
+	proc_free(proc);
+}
+
+/*
+ * With room for one client or two they are served; the next one hears what the server lacks. Of
+ * the two, one is at the pidfd and the other at the unix socket when nothing is left.
+ */
+static void
+the_client_hears_that_the_server_has_no_descriptor(void **state)
+{
+	static const char *const args[] = {SMALL, NULL};
+	(void)state;
+	for (unsigned n = 1; n <= 2; n++) {
+		const struct proc_options few = {.n_files = FILES_OF_ONE_CLIENT + n - 1,
+						 .before_exec = close_inherited};
+		struct server *server = server_start_with(args, &few);
+		struct raw raws[2];
+		for (unsigned i = 0; i < n; i++) {
+			raw_connect(&raws[i], server, WIRE_ROLE_CLIENT);
+			raw_map(&raws[i]);
+		}
+		struct proc *proc = proc_run(
+			"kv-cli", (const char *[]){"--server", server->address, "get", "key", NULL},
+			NULL);
+		const char *text = proc_text(proc, PROC_ERR, NULL);
+		assert_int_equal(proc->exit_code, 6);
+		if (!strstr(text, "the server has no file descriptor left"))
+			fail_msg("%u clients: %s", n, text);
+		proc_free(proc);
+		for (unsigned i = 0; i < n; i++)
+			raw_close(&raws[i]);
+		assert_int_equal(server_stop(server), 0);
+	}
+}
+
+/* An empty directory in its place; 77: not allowed. */
+static void
+hide_proc(void)
+{
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("none", "/proc", "tmpfs", 0, NULL))
+		_exit(77);
+}
+
+static void
+a_missing_proc_is_named(void **state)
+{
+	const struct proc_options options = {.before_exec = hide_proc};
+	static const char *const args[] = {"--listen", "127.0.0.1:0", SMALL, NULL};
+	(void)state;
+	if (SANITIZED)
+		skip(); /* their run-times read /proc */
+	struct proc *proc = proc_run("kv-server", args, &options);
+	const char *text = proc_text(proc, PROC_ERR, NULL);
+	if (proc->exit_code == 77) {
+		proc_free(proc);
+		skip();
+	}
+	assert_int_equal(proc->exit_code, 1);
+	assert_non_null(strstr(text, "mount /proc"));
+	expect_no_words_for_clients(text);
+	proc_free(proc);
+	proc = proc_run("kv-server",
+			(const char *[]){"--check", "--listen", "127.0.0.1:0", SMALL, NULL},
+			&options);
+	assert_int_equal(proc->exit_code, 1);
+	assert_non_null(strstr(proc_text(proc, PROC_OUT, NULL), "FAIL boot id: "));
+	proc_free(proc);
+}
+
+static void
+limit_address_space(void)
+{
+	const struct rlimit limit = {256 << 20, 256 << 20};
+	setrlimit(RLIMIT_AS, &limit);
+}
+
+static void
+too_little_address_space_is_named(void **state)
+{
+	const struct proc_options options = {.before_exec = limit_address_space};
+	static const char *const args[] = {"--listen", "127.0.0.1:0", "--pool-size", "250M", NULL};
+	(void)state;
+	if (SANITIZED)
+		skip(); /* they need terabytes of it */
+	struct proc *proc = proc_run("kv-server", args, &options);
+	assert_int_equal(proc->exit_code, 1);
+	assert_non_null(strstr(proc_text(proc, PROC_ERR, NULL), "ulimit -v"));
+	proc_free(proc);
+	proc = proc_run(
+		"kv-server",
+		(const char *[]){"--check", "--listen", "127.0.0.1:0", "--pool-size", "250M", NULL},
+		&options);
+	assert_int_equal(proc->exit_code, 1);
+	assert_non_null(strstr(proc_text(proc, PROC_OUT, NULL), "FAIL memory: 250 MiB do not fit"));
+	proc_free(proc);
+	struct server *server =
+		server_start_with((const char *[]){"--pool-size", "128M", NULL}, &options);
+	assert_int_equal(server_stop(server), 0);
+}
+
 static void
 io_uring_refused_by_seccomp_is_explained(void **state)
 {
@@ -364,9 +531,8 @@ static void
 check_names_each_thing(void **state)
 {
 	static const char *const names[] = {
-		"io_uring: ",         "memory: ",        "huge pages: ",
-		"file descriptors: ", "locked memory: ", "port: ",
-		"unix socket: ",      "clock: ",         "rdma devices: "};
+		"io_uring: ",      "memory: ", "huge pages: ",  "boot id: ", "file descriptors: ",
+		"locked memory: ", "port: ",   "unix socket: ", "clock: ",   "rdma devices: "};
 	const char *path = in_directory("check.sock");
 	const char *const args[] = {"--check", "--listen", "127.0.0.1:0", SMALL, "--huge-pages",
 				    "try",     "--socket", path,          NULL};
@@ -441,6 +607,22 @@ a_stale_socket_file_is_replaced(void **state)
 	raw_map(&raw);
 	raw_close(&raw);
 	assert_int_equal(server_stop(server), 0);
+	assert_int_equal(stat(path, &st), -1);
+}
+
+/* Somebody has removed it, and another server has bound the path since. */
+static void
+a_socket_file_of_another_is_left_alone(void **state)
+{
+	const char *path = in_directory("moved.sock");
+	struct server *first = server_start(SMALL, "--socket", path, NULL);
+	struct stat st;
+	(void)state;
+	assert_int_equal(unlink(path), 0);
+	struct server *second = server_start(SMALL, "--socket", path, NULL);
+	assert_int_equal(server_stop(first), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(server_stop(second), 0);
 	assert_int_equal(stat(path, &st), -1);
 }
 
@@ -529,11 +711,16 @@ main(void)
 		cmocka_unit_test(ipv6_is_served),
 		cmocka_unit_test(a_taken_port_is_named),
 		cmocka_unit_test(too_large_a_pool_fails_at_once),
+		cmocka_unit_test(too_few_descriptors_are_named),
+		cmocka_unit_test(the_client_hears_that_the_server_has_no_descriptor),
+		cmocka_unit_test(a_missing_proc_is_named),
+		cmocka_unit_test(too_little_address_space_is_named),
 		cmocka_unit_test(io_uring_refused_by_seccomp_is_explained),
 		cmocka_unit_test(check_names_each_thing),
 		cmocka_unit_test(check_finds_what_would_fail),
 		cmocka_unit_test(the_socket_file_comes_and_goes),
 		cmocka_unit_test(a_stale_socket_file_is_replaced),
+		cmocka_unit_test(a_socket_file_of_another_is_left_alone),
 		cmocka_unit_test(a_file_in_the_way_is_left_alone),
 		cmocka_unit_test(sigint_and_sigterm_end_it_cleanly),
 		cmocka_unit_test(a_second_signal_ends_it_at_once),

@@ -13,10 +13,11 @@
 #define FORMATTED_S UINT64_C(1700000000)
 #define CHUNK_SIZE 4096u
 #define MAX_STEPS UINT64_C(2000000)
+#define SHRINK_SEEDS 40u        /* tried for each smaller run: any change makes another schedule */
 #define SHRINK_STEPS_MAX 20000u /* of a run whose schedule is worth shrinking */
 
 static const char *const event_names[] = {
-#define STORE_EVENT(name) #name,
+#define STORE_EVENT(name) #name
 	STORE_EVENTS(STORE_EVENT)
 #undef STORE_EVENT
 };
@@ -449,21 +450,25 @@ struct shrinking {
 	char *text;
 };
 
-/* Keeps the smaller configuration if that fails too. */
+/* Keeps the smaller configuration if that fails too, with this seed or one of the next. */
 static bool
 try_smaller(struct shrinking *s, const struct store_config *smaller)
 {
-	struct store_counts counts = {0};
-	char text[200];
-	uint64_t steps = 0;
-	if (s->n_runs == s->max_runs || time(NULL) > s->until || !is_possible(smaller))
-		return false;
-	s->n_runs++;
-	if (store_run(smaller, &counts, &steps, text))
-		return false;
-	*s->config = *smaller;
-	memcpy(s->text, text, sizeof(text));
-	return true;
+	struct store_config c = *smaller;
+	for (; c.seed < smaller->seed + SHRINK_SEEDS; c.seed++) {
+		struct store_counts counts = {0};
+		char text[200];
+		uint64_t steps = 0;
+		if (s->n_runs == s->max_runs || time(NULL) > s->until || !is_possible(&c))
+			return false;
+		s->n_runs++;
+		if (store_run(&c, &counts, &steps, text))
+			continue;
+		*s->config = c;
+		memcpy(s->text, text, sizeof(text));
+		return true;
+	}
+	return false;
 }
 
 /* Halves, then counts down, as long as it fails. */

@@ -39,30 +39,26 @@ struct store_config {
 	bool unit_per_address;
 	bool repeat_reads;
 	bool strict_insert;
-	bool is_live; /* faults are few and heal: every operation must end, within a bound of steps */
+	bool is_live;      /* faults are few and heal: operations end, within a bound of steps */
 	bool is_traced;    /* tells on stderr what happens */
 	const char *picks; /* the schedule, as sched.h writes it; NULL: by seed and sched */
 };
 
 /* What a run has met; a test that never meets one of them tests less than it says. */
 #define STORE_EVENTS(X)                                                                            \
-	X(WITHDRAW)                                                                                \
-	X(KILL)                                                                                    \
-	X(RIVAL_WAIT)                                                                              \
-	X(RIVAL_KILL) X(RECHECK) X(CAS_LOST) X(INVALID_BLOCK) X(RESOLVE_UPDATE) X(RESOLVE_DELETE)  \
-		X(RESOLVE_TENTATIVE) X(RESOLVE_COMMIT) X(RESOLVE_BLOCK) X(LOST_WITHDRAW)           \
-			X(LOST_KILL) X(EXPIRED_TENTATIVE) X(REST) X(ADOPT) X(GIVE_BACK) X(FLUSH)   \
-				X(MAYBE) X(TIMEOUT) X(AGAIN) X(NO_SPACE) X(INDEX_FULL) X(CONN)     \
-					X(EXISTS) X(MISMATCH) X(TOO_SMALL) X(LARGE) X(WARM)        \
-						X(CRASH) X(STOP) X(STOP_PROCESS) X(BREAK) X(DEATH) \
-							X(CUT) X(RELINK) X(REJOIN) X(RENEW)        \
-								X(REOPEN)
+	X(WITHDRAW), X(KILL), X(RIVAL_WAIT), X(RIVAL_KILL), X(RECHECK), X(CAS_LOST),               \
+		X(INVALID_BLOCK), X(RESOLVE_UPDATE), X(RESOLVE_DELETE), X(RESOLVE_TENTATIVE),      \
+		X(RESOLVE_COMMIT), X(RESOLVE_BLOCK), X(LOST_WITHDRAW), X(LOST_KILL),               \
+		X(EXPIRED_TENTATIVE), X(REST), X(ADOPT), X(GIVE_BACK), X(FLUSH), X(MAYBE),         \
+		X(TIMEOUT), X(AGAIN), X(NO_SPACE), X(INDEX_FULL), X(CONN), X(EXISTS), X(MISMATCH), \
+		X(TOO_SMALL), X(LARGE), X(WARM), X(COLLISION), X(CRASH), X(STOP), X(STOP_PROCESS), \
+		X(BREAK), X(DEATH), X(CUT), X(RELINK), X(REJOIN), X(RENEW), X(REOPEN)
 
 enum store_event {
-#define STORE_EVENT(name) STORE_##name,
-	STORE_EVENTS(STORE_EVENT)
+#define STORE_EVENT(name) STORE_##name
+	STORE_EVENTS(STORE_EVENT),
 #undef STORE_EVENT
-		N_STORE_EVENTS
+	N_STORE_EVENTS
 };
 
 struct store_counts {

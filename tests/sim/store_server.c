@@ -179,7 +179,8 @@ announce(const struct peer *p, uint64_t *ret_a)
 		return false;
 	uint64_t newest = atomic_load(&s->client->stamps.newest);
 	int state = atomic_load(&s->port.state);
-	bool is_idle = start_state(atomic_load(&s->port.start_word)) == START_IDLE;
+	enum start_state start = start_state(atomic_load(&s->port.start_word));
+	bool is_idle = start == START_IDLE || start == START_MARKS;
 	if (state == LINK_UP)
 		*ret_a = session_announce(s);
 	else if (state == LINK_READY && is_idle)

@@ -409,6 +409,9 @@ count_op(struct world *w, const struct op *op)
 		store_count(w, STORE_INVALID_BLOCK);
 	if (op->is_warm)
 		store_count(w, STORE_WARM);
+	if (op->next_candidate && (op->step == STEP_CANDIDATE ||
+				   (op->step == STEP_FIND && op->find == FIND_BLOCK_LANDED)))
+		store_count(w, STORE_COLLISION);
 	if (op->is_direct || op->out_run)
 		store_count(w, STORE_LARGE);
 	if (op->step == STEP_WITHDRAWN)

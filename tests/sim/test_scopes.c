@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Small scopes, every schedule: two clients with two operations each, or three with one, on the real
- * client code (client/op.c, session.c, alloc.c) and one group of buckets. What must hold at every
+ * client code (client/op.c, session.c, alloc.c), whose keys share one group of buckets. What must hold at every
  * step is the watch's affair (store_watch.c); every history that ends must be linearisable. Sessions
  * have their links, chunks and, where it says so, cached words before the clients begin; nothing is
  * lost, and no stamp passes: faults and reclamation belong to test_store.
@@ -33,16 +33,18 @@
 #define N_KEYS (KEYS + CLIENTS_MAX) /* and one of each client's, for a chunk */
 #define CHUNK_SIZE 4096u
 #define STATES_MAX UINT64_C(400000)
+#define STEPS_MAX 20000u /* of a run; a few hundred are usual */
+#define BOUND 2u
 
 /*
- * "PG D": one client puts and gets, another deletes, all of them key 0; lower case letters are about
+ * clients "PG D": one puts and gets, another deletes, all of them key 0; lower case letters are about
  * key 1. before: what the first client does first; its words are cached.
  */
 struct scope {
-	const char *name;
 	const char *before;
 	const char *clients;
 	unsigned bound; /* 0: every schedule */
+	bool is_strict; /* INSERT waits once more, on a card that has need of it */
 };
 
 static const enum rkv_op kind_of[128] = {
@@ -62,7 +64,6 @@ struct run {
 	struct client client[CLIENTS_MAX];
 	struct store_config config;
 	struct store_counts counts;
-	unsigned char value[2][4 * CHUNK_SIZE];
 };
 
 static uint64_t n_ends;
@@ -150,7 +151,7 @@ make_keys(struct world *w)
 }
 
 static void
-open_session(struct run *run, unsigned i)
+open_session(struct run *run, unsigned i, bool is_strict)
 {
 	struct world *w = &run->w;
 	struct peer *p = &w->peer[i];
@@ -161,6 +162,7 @@ open_session(struct run *run, unsigned i)
 	p->client.options.op_timeout_ms = 60000;
 	p->client.options.cache_bytes = 8192;
 	p->client.options.arena_bytes = 4 * CHUNK_SIZE;
+	p->client.options.strict_insert = is_strict;
 	p->client.not_forked = &not_forked;
 	p->fab = p->client.fab = sim_fab(w->sim);
 	p->bytes = malloc(128);
@@ -199,7 +201,7 @@ start(struct run *run, const struct scope *scope)
 	for (const char *c = scope->clients; c; c = next_word(c))
 		run->client[w->n_peers++].ops = c;
 	for (unsigned i = 0; i < w->n_peers; i++) {
-		open_session(run, i);
+		open_session(run, i, scope->is_strict);
 		operate(&w->peer[i], '0');
 	}
 	for (const char *op = scope->before; *op; op++)
@@ -248,10 +250,15 @@ run_scope(struct sim *sim, void *arg)
 
 /* ---- All of them ---- */
 
-static const struct scope scopes[] = {
-	{"get_while_updated", "P", "P G", 0},
+struct sum {
+	unsigned n_scopes;
+	unsigned n_incomplete;
+	unsigned n_failed;
+	uint64_t n_states;
+	uint64_t n_runs;
+	uint64_t n_ends;
+	double seconds;
 };
-#define N_SCOPES (sizeof(scopes) / sizeof(scopes[0]))
 
 static double
 now_s(void)
@@ -261,43 +268,185 @@ now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static unsigned
-explore(const struct scope *scope, enum profile profile, uint64_t max_states)
+static struct sim_case
+case_of(const struct scope *scope, char name[64])
 {
-	struct sim_case c = {.name = scope->name, .run = run_scope, .arg = (void *)scope};
+	snprintf(name, 64, "%s:%s%s", scope->clients, scope->before,
+		 scope->is_strict ? "+" : "");
+	for (char *c = name; *c; c++)
+		if (*c == ' ')
+			*c = '_';
+	return (struct sim_case){.name = name, .run = run_scope, .arg = (void *)scope};
+}
+
+static void
+explore(const struct scope *scope, enum profile profile, struct sum *sum)
+{
+	char name[64];
+	struct sim_case c = case_of(scope, name);
 	struct sim_config config = sim_config_exhaustive(profile);
 	struct sim_result result;
 	double from = now_s();
+	config.model.unit_per_address = scope->is_strict;
 	config.sched.bound = scope->bound;
 	config.abandons = true;
-	config.max_steps = 20000;
+	config.max_steps = STEPS_MAX;
 	n_ends = 0;
-	sim_explore(&c, &config, max_states, &result);
-	char bound[32] = "every schedule";
-	if (scope->bound)
-		snprintf(bound, sizeof(bound), "bound %u", scope->bound);
-	printf("# %-6s %-28s %-6s %-14s %8" PRIu64 " states, %7" PRIu64 " runs, %6" PRIu64
-	       " ends, %s, %.1f s\n",
-	       profile_name(profile), scope->clients, scope->before, bound, result.n_states,
-	       result.n_runs, n_ends, result.is_complete ? "complete" : "NOT complete",
-	       now_s() - from);
-	fflush(stdout);
+	sim_explore(&c, &config, STATES_MAX, &result);
+	sum->n_scopes++;
+	sum->n_incomplete += !result.is_complete && !result.failed;
+	sum->n_failed += result.failed;
+	sum->n_states += result.n_states;
+	sum->n_runs += result.n_runs;
+	sum->n_ends += n_ends;
+	sum->seconds += now_s() - from;
 	if (result.failed)
 		sim_report(stdout, &c, &config, &result);
-	unsigned n_wrong = result.failed;
 	sim_result_clear(&result);
-	return n_wrong;
+}
+
+static void
+tell(enum profile profile, const char *what, unsigned bound, const struct sum *sum)
+{
+	char how[40] = "every schedule";
+	if (bound)
+		snprintf(how, sizeof(how), "at most %u out of turn", bound);
+	printf("# %-5s %-34s %-22s %4u scopes, %7" PRIu64 " states, %7" PRIu64 " runs, %6" PRIu64
+	       " ends, %s, %.0f s\n",
+	       profile_name(profile), what, how, sum->n_scopes, sum->n_states, sum->n_runs,
+	       sum->n_ends, sum->n_incomplete ? "NOT complete" : "complete", sum->seconds);
+	fflush(stdout);
+	assert_int_equal(sum->n_failed, 0);
+	assert_int_equal(sum->n_incomplete, 0);
+}
+
+static const enum profile profiles[] = {PROFILE_WORST, PROFILE_TSO};
+
+/* Two clients with an operation each: nothing is left out. */
+static void
+every_schedule(void **state)
+{
+	static const struct scope scopes[] = {
+		{"", "P P", 0, false},  {"P", "P P", 0, false}, {"P", "P D", 0, false},
+		{"P", "G P", 0, false}, {"P", "D D", 0, false}, {"P", "T P", 0, false},
+		{"P", "G D", 0, false}, {"", "G P", 0, false},  {"P", "R D", 0, false},
+	};
+	(void)state;
+	for (unsigned p = 0; p < sizeof(profiles) / sizeof(profiles[0]); p++) {
+		struct sum sum = {0};
+		for (unsigned i = 0; i < sizeof(scopes) / sizeof(scopes[0]); i++)
+			explore(&scopes[i], profiles[p], &sum);
+		tell(profiles[p], "2 clients x 1 operation", 0, &sum);
+	}
+}
+
+/* strict_insert, where a card's atomics exclude each other by word only, [I1]. */
+static void
+strict_insert(void **state)
+{
+	static const struct scope scopes[] = {
+		{"", "P P", 4, true}, {"", "A P", 4, true}, {"", "P P P", 2, true},
+		{"", "PD P", 3, true},
+	};
+	struct sum sum = {0};
+	(void)state;
+	for (unsigned i = 0; i < sizeof(scopes) / sizeof(scopes[0]); i++)
+		explore(&scopes[i], PROFILE_WORST, &sum);
+	tell(PROFILE_WORST, "strict INSERT, unit per word", 4, &sum);
+}
+
+/* All pairs of programs of two operations; the key absent, or present and cached by the first. */
+static void
+two_by_two(void **state)
+{
+	static const char letters[] = "PGDA";
+	const unsigned n = 16;
+	(void)state;
+	for (unsigned p = 0; p < sizeof(profiles) / sizeof(profiles[0]); p++) {
+		struct sum sum = {0};
+		for (unsigned i = 0; i < 2 * n * n; i++) {
+			unsigned a = i / 2 / n, b = i / 2 % n;
+			char clients[8];
+			/* Where nobody has cached anything, the two are alike. */
+			if (i % 2 == 0 && a > b)
+				continue;
+			snprintf(clients, sizeof(clients), "%c%c %c%c", letters[a / 4],
+				 letters[a % 4], letters[b / 4], letters[b % 4]);
+			explore(&(struct scope){i % 2 ? "P" : "", clients, BOUND, false},
+				profiles[p], &sum);
+		}
+		tell(profiles[p], "2 clients x 2 operations, 1 key", BOUND, &sum);
+	}
+}
+
+static void
+two_keys(void **state)
+{
+	static const char *const clients[] = {"Pp pP", "PD pd", "Dp Pd", "Pd pD", "pG PD",
+					      "DP dp", "Ap pA", "PP pp", "Tp PT", "Rd Dp"};
+	static const char *const before[] = {"", "P", "Pp", "PpD"};
+	(void)state;
+	for (unsigned p = 0; p < sizeof(profiles) / sizeof(profiles[0]); p++) {
+		struct sum sum = {0};
+		for (unsigned i = 0; i < sizeof(clients) / sizeof(clients[0]); i++)
+			for (unsigned k = 0; k < sizeof(before) / sizeof(before[0]); k++)
+				explore(&(struct scope){before[k], clients[i], BOUND, false},
+					profiles[p], &sum);
+		tell(profiles[p], "2 clients x 2 operations, 2 keys", BOUND, &sum);
+	}
+}
+
+static void
+three_by_one(void **state)
+{
+	static const char letters[] = "PGDAp";
+	const unsigned n = sizeof(letters) - 1;
+	(void)state;
+	for (unsigned p = 0; p < sizeof(profiles) / sizeof(profiles[0]); p++) {
+		struct sum sum = {0};
+		for (unsigned i = 0; i < 2 * n * n * n; i++) {
+			unsigned a = i / 2 / n / n, b = i / 2 / n % n, c = i / 2 % n;
+			char clients[8];
+			if (b > c || (i % 2 == 0 && a > b))
+				continue;
+			snprintf(clients, sizeof(clients), "%c %c %c", letters[a], letters[b],
+				 letters[c]);
+			explore(&(struct scope){i % 2 ? "P" : "", clients, BOUND, false},
+				profiles[p], &sum);
+		}
+		tell(profiles[p], "3 clients x 1 operation, 2 keys", BOUND, &sum);
+	}
+}
+
+/* The run of RKV_SIM, whose case names the scope. */
+static int
+replay(void)
+{
+	static char clients[64], before[64];
+	struct scope scope = {.before = before, .clients = clients};
+	const char *from = strstr(getenv("RKV_SIM"), "case=");
+	if (!from || sscanf(from, "case=%63[^: ]:%63[^ ]", clients, before) < 1)
+		return 2;
+	scope.is_strict = strchr(before, '+') != NULL;
+	before[strcspn(before, "+")] = '\0';
+	for (char *c = clients; *c; c++)
+		if (*c == '_')
+			*c = ' ';
+	char name[64];
+	struct sim_case c = case_of(&scope, name);
+	int status;
+	return sim_replay(&c, 1, &status) ? status : 2;
 }
 
 int
-main(int argc, char **argv)
+main(void)
 {
-	if (argc > 2) {
-		struct scope s = {"given", argc > 3 ? argv[3] : "", argv[2], argc > 4 ? (unsigned)atoi(argv[4]) : 0};
-		enum profile p;
-		if (!profile_parse(argv[1], &p))
-			return 2;
-		return (int)explore(&s, p, argc > 5 ? strtoull(argv[5], NULL, 10) : 300000);
-	}
-	return 0;
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_schedule), cmocka_unit_test(strict_insert),
+		cmocka_unit_test(two_by_two),     cmocka_unit_test(two_keys),
+		cmocka_unit_test(three_by_one),
+	};
+	if (getenv("RKV_SIM"))
+		return replay();
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

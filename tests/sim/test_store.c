@@ -23,7 +23,7 @@
 
 #define CORPUS "tests/sim/corpus.txt"
 #define FIRST_SEED UINT64_C(1)
-#define N_SEEDS 1500u
+#define N_SEEDS 1000u
 #define SHRINK_RUNS 1000u
 #define SHRINK_S 20 /* and no longer */
 
