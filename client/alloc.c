@@ -374,8 +374,8 @@ take_ready(struct rkv_session *s, uint32_t class_id, struct block_ref *ret_block
 }
 
 /*
- * Is it better to wait for T_Q than to claim another chunk? Yes, with so many free blocks of the class
- * that a session cannot go through them within T_Q, and where chunks are short.
+ * Is it better to wait for T_Q than to claim another chunk? Yes, with so many free blocks of the
+ * class that a session cannot go through them within T_Q, and where chunks are short.
  */
 static bool
 rather_waits(const struct rkv_session *s, uint32_t class_id)

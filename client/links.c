@@ -12,8 +12,8 @@
  *
  * A JOIN whose answer is lost may have made a session, or still make one, that nobody here knows.
  * Therefore a JOIN bears a number, its *attempt*, and is repeated with that number until it is
- * answered: the server first ends what an earlier one with it made. If its session is closed before,
- * or never was one but a former one's, a former one keeps the number.
+ * answered: the server first ends what an earlier one with it made. If its session is closed
+ * before, or never was one but a former one's, a former one keeps the number.
  */
 #include "client/links.h"
 

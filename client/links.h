@@ -74,8 +74,8 @@ uint32_t links_announce(struct links *links, struct rkv_session **cursor,
 			struct wire_announcement *announcements, uint32_t max);
 
 /*
- * Looks after idle sessions: flushes their marks, [STAMP]; lets them give back chunks that drain, or
- * that the server asks for; takes them off a region that is severed.
+ * Looks after idle sessions: flushes their marks, [STAMP]; lets them give back chunks that drain,
+ * or that the server asks for; takes them off a region that is severed.
  */
 void links_maintain(struct links *links, int64_t now_ns);
 

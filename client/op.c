@@ -420,9 +420,9 @@ find(struct rkv_session *s, struct op *op)
 }
 
 /*
- * Begins at the cached entry, or cold. [STAMP]: only a word that was READ not longer than T_WORD before
- * this operation's start; the cache has compared the full key. An older one may come round again
- * between the two READs of {READ block; READ slot}: decisions/0005.
+ * Begins at the cached entry, or cold. [STAMP]: only a word that was READ not longer than T_WORD
+ * before this operation's start; the cache has compared the full key. An older one may come round
+ * again between the two READs of {READ block; READ slot}: decisions/0005.
  */
 static void
 find_start(struct rkv_session *s, struct op *op)

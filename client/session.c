@@ -26,11 +26,11 @@
 #include "proto/wire.h"
 
 #define PUMPS_PER_TICK 64u
-#define REAP_STAMPS 10u /* between two reaps of all maps, while chunks are short */
+#define REAP_STAMPS 10u             /* between two reaps of all maps, while chunks are short */
 #define HANG_NS INT64_C(1000000000) /* a batch out so long after its deadline: it hangs */
 #define MAINTENANCE_NS INT64_C(5000000000) /* the same for one of the session's own */
 #define FLUSH_STAMPS 5u                    /* marks out for longer are flushed */
-#define WAIT_NS INT64_C(100000) /* between two looks while nothing lands */
+#define WAIT_NS INT64_C(100000)            /* between two looks while nothing lands */
 #define POOL_MIN (UINT64_C(4) << 20)
 #define WRITES_LOW (UINT32_C(1) << 16) /* writes left in a serial when a new one is asked for */
 

@@ -126,7 +126,10 @@ fab_deregister(struct fab *fab, uint32_t key)
 	fab->driver->deregister_memory(fab, key);
 }
 
-/* Reaches a region. Failures: ERR_CONN, ERR_TIMEOUT, ERR_PERM, ERR_NOMEM, ERR_CORRUPT. */
+/*
+ * Reaches a region. ERR_AGAIN (> 0): the server has no descriptor left for one more. Failures:
+ * ERR_CONN, ERR_TIMEOUT, ERR_PERM, ERR_NOMEM, ERR_CORRUPT.
+ */
 static inline int
 fab_region_open(struct fab *fab, const struct fab_offer *offer, int64_t deadline_ns,
 		struct fab_region **ret_region)

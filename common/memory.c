@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Reads the limits that a large reservation meets: RLIMIT_FSIZE, RLIMIT_AS, the cgroups around this
- * process (both versions), what the machine has left, the pool of huge pages. A file that is not there
- * limits nothing: /proc and /sys look different in every container.
+ * process (both versions), what the machine has left, the pool of huge pages. A file that is not
+ * there limits nothing: /proc and /sys look different in every container.
  */
 #include "common/memory.h"
 

@@ -166,7 +166,9 @@ refused_for_files(struct loop_listener *listener, int fd)
 
 /* ---- Time ---- */
 
-/* Who joined and never took the pool has nothing that could land: its sessions are not waited for. */
+/*
+ * Who joined and never took the pool has nothing that could land: its sessions are not waited for.
+ */
 static void
 give_up_idle_holders(struct service *service)
 {

@@ -75,8 +75,8 @@ reads_at(const struct world_batch *b, uint64_t roff)
 /* ---- [STAMP] ---- */
 
 /*
- * A word in the cache serves for T_WORD, a CAS and a GET alike; an older one is no better than none:
- * first the buckets are READ again, then the block (decisions/0005).
+ * A word in the cache serves for T_WORD, a CAS and a GET alike; an older one is no better than
+ * none: first the buckets are READ again, then the block (decisions/0005).
  */
 enum { OLD_GET, OLD_PUT, OLD_DELETE };
 
@@ -112,9 +112,10 @@ test_old_word(void **state)
 				assert_false(reads_at(first, slot_block_off(word)));
 				assert_false(reads_at(first, off));
 			}
-			world_expect_cold(w, KEY, course == OLD_DELETE ? NULL
-						  : course == OLD_PUT  ? "v1"
-								       : "v0");
+			world_expect_cold(w, KEY,
+					  course == OLD_DELETE ? NULL
+					  : course == OLD_PUT  ? "v1"
+							       : "v0");
 		}
 	}
 	world_close(w);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * [STAMP] from the other side: what a session announces does not only never go too far, it also goes
- * on. Whoever uses a session in whatever way, its A follows the newest stamp, or memory rests for ever.
+ * [STAMP] from the other side: what a session announces does not only never go too far, it also
+ * goes on. Whoever uses a session in whatever way, its A follows the newest stamp, or memory rests
+ * for ever.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 
 #define N_STAMPS 100u
 #define CALLS_PER_STAMP 200u
-#define LAG_MAX 12u /* stamps that A may lag behind (newest - T_WORD): a few, for marks to be flushed */
+#define LAG_MAX 12u /* stamps that A may lag: a few, until marks are flushed */
 
 static void
 check_lag(struct rkv_session *s, uint64_t newest)
@@ -25,7 +26,9 @@ check_lag(struct rkv_session *s, uint64_t newest)
 	assert_true(a + LAG_MAX >= newest - LIMIT_WORD_STAMPS);
 }
 
-/* Blocking calls one behind the other: each begins before the mark of the one before has completed. */
+/*
+ * Blocking calls one behind the other: each begins before the mark of the one before has completed.
+ */
 static void
 test_tight_puts(void **state)
 {

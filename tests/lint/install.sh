@@ -20,7 +20,9 @@ is "what is installed" \
 ./lib/librkv.so
 ./lib/librkv.so.0
 ./lib/librkv.so.0.1.0
-./lib/pkgconfig/librkv.pc"
+./lib/pkgconfig/librkv.pc
+./share/doc/rkv/kv-server.conf
+./share/doc/rkv/kv-server.service"
 is "each man page is installed" \
 	"$(cd "$DIR/to/usr/share/man" && ls -d man?/*.? | cut -d/ -f2 | sort)" \
 	"$(cd client/man && ls -d *.? | sort)"

@@ -4,7 +4,8 @@
  * that seeds hardly meet; what [STAMP], [MARK] and [WRAP] promise holds at every step:
  *
  *   - when a stamp has passed (G is above it), no WRITE posted at that stamp is still under way, and
- *     no CAS expects a word that had left its slot by then: from now on it may recur;
+ *     no CAS expects a word that had left its slot by then, nor does anybody begin with such a word:
+ *     from now on it may recur;
  *   - a block is written with tag 0 again, and a chunk becomes FREE, only when the stamp has passed at
  *     which the last incarnation ended; a torn block of a dead session only when that of the
  *     adoption has;
@@ -89,7 +90,7 @@ void
 stamps_expected(struct world *w, unsigned i, uint64_t word)
 {
 	if (server_g(w) > left_at(w, i, word))
-		sim_fail(w->sim, "a CAS expects a word whose stamp has passed, in slot %u", i);
+		sim_fail(w->sim, "a word is acted on whose stamp has passed, in slot %u", i);
 }
 
 /* A chunk whose blocks' stamps have not passed is not for another class. */

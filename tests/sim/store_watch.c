@@ -471,9 +471,12 @@ note(struct world *w, struct peer *p, struct record *r, const struct fab_op *f)
 		store_count(w, STORE_FLUSH);
 }
 
+/* Words that are acted on: by a CAS, or because they were cached. */
 static void
-expected(struct world *w, const struct fab_op *ops, unsigned n)
+expected(struct world *w, const struct op *op, const struct fab_op *ops, unsigned n)
 {
+	if (op && op->is_warm)
+		stamps_expected(w, word_of_off(w, op->entry.off), op->entry.word);
 	for (unsigned i = 0; i < n; i++) {
 		unsigned word = word_of_off(w, ops[i].roff);
 		if (ops[i].kind == FAB_CAS && word < n_index_words(w))
@@ -504,7 +507,7 @@ post(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n, void *cookie
 	for (unsigned i = 0; i < n; i++)
 		note(w, p, r, &ops[i]);
 	if (((struct sim_endpoint *)ep)->state == SIM_UP)
-		expected(w, ops, n);
+		expected(w, op, ops, n);
 	int rc = sim_driver.post(ep, ops, n, cookie);
 	if (rc != 0)
 		return rc;

@@ -66,7 +66,7 @@ for_each()
 
 build()
 {
-	make -s -j"$WORKERS" O="$(realpath --relative-to . "$RKV_BUILD")" "${CC:+CC=$CC}" \
+	make -s -j"$WORKERS" O="$(realpath --relative-to . "$RKV_BUILD")" ${CC:+"CC=$CC"} \
 		mutant-programs >"$DIR/make.out" 2>&1 </dev/null
 }
 

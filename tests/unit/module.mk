@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 unit_TESTS += tests/unit/test_cache
 unit_TESTS += tests/unit/test_cli_report
-test_cli_report_EXTRA := client/cli/report.c
+test_cli_report_EXTRA := client/cli/report.c client/cli/arguments.c client/cli/bytes.c
 unit_TESTS += tests/unit/test_generators tests/unit/test_histogram
 san_TESTS += tests/unit/test_generators tests/unit/test_histogram
 test_generators_EXTRA := bench/generator.c bench/workload.c bench/inserts.c bench/value.c

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kv-cli's exit codes for everything that the library can return. Some of it, such as a connection
- * that is lost while a change is under way, no script can bring about at will.
+ * kv-cli's exit codes for everything that the library can return, and how long it waits for memory
+ * that rests. Some of it, such as a connection that is lost while a change is under way, no script
+ * can bring about at will.
  */
+#include <getopt.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "client/cli/arguments.h"
 #include "client/cli/report.h"
 #include "client/include/rkv.h"
 
@@ -99,12 +102,34 @@ success_is_silent(void **state)
 	free(text);
 }
 
+/* Longer than memory rests, unless the caller says how long. */
+static void
+memory_that_rests_is_waited_for(void **state)
+{
+	char program[] = "kv-cli", get[] = "get", key[] = "key", option[] = "--timeout-ms=700";
+	char *usual[] = {program, get, key, NULL};
+	char *given[] = {program, get, key, option, NULL};
+	struct arguments arguments;
+
+	(void)state;
+	assert_int_equal(arguments_parse(3, usual, &arguments), 0);
+	assert_int_equal(arguments.timeout_ms, 5000);
+	assert_int_equal(arguments.again_ms, 15000);
+	arguments_release(&arguments);
+	optind = 0; /* getopt begins anew */
+	assert_int_equal(arguments_parse(4, given, &arguments), 0);
+	assert_int_equal(arguments.timeout_ms, 700);
+	assert_int_equal(arguments.again_ms, 700);
+	arguments_release(&arguments);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_code_has_its_exit_code_and_sentence),
 		cmocka_unit_test(success_is_silent),
+		cmocka_unit_test(memory_that_rests_is_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
