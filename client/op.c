@@ -431,13 +431,15 @@ find_start(struct rkv_session *s, struct op *op)
 	if (e && e->stamp + LIMIT_WORD_STAMPS < op->start)
 		e = NULL;
 	op->step = STEP_FIND;
-	op->find = e ? FIND_WARM : FIND_LOOK;
-	op->is_warm = e != NULL;
 	op->cached = e;
 	if (!e) {
+		op->find = FIND_LOOK;
+		op->is_warm = false;
 		s->stats.n_cache_misses++;
 		return;
 	}
+	op->find = FIND_WARM;
+	op->is_warm = true;
 	s->stats.n_cache_hits++;
 	op->entry = (struct place){e->slot_off, e->word};
 	op->cache_changes = s->cache.n_changes;
@@ -475,11 +477,10 @@ remember(struct rkv_session *s, struct op *op, struct place place, uint32_t expi
 
 /* ---- GET ---- */
 
+/* Seconds until an expiry, at least 1. */
 static uint32_t
 ttl_left_s(struct rkv_session *s, uint32_t expiry)
 {
-	if (expiry == 0)
-		return 0;
 	uint32_t now_s = session_wall_s(s);
 	return expiry > now_s ? expiry - now_s : 1;
 }
@@ -490,13 +491,16 @@ get_take(struct rkv_session *s, struct op *op)
 {
 	const struct block_header *h = op->block;
 	struct rkv_request *r = op->request;
-	if (is_expired(s, h->expiry))
-		return ERR_NOT_FOUND;
+	r->item.ttl_s = 0;
+	if (h->expiry != 0) {
+		if (is_expired(s, h->expiry))
+			return ERR_NOT_FOUND;
+		r->item.ttl_s = ttl_left_s(s, h->expiry);
+	}
 	remember(s, op, op->entry, h->expiry);
 	r->item.value_len = h->value_len;
 	r->item.version = h->version;
 	r->item.user_flags = h->user_flags;
-	r->item.ttl_s = ttl_left_s(s, h->expiry);
 	if (r->buf_len < h->value_len)
 		return ERR_TOO_SMALL;
 	if (!op->is_direct && h->value_len)

@@ -670,11 +670,17 @@ int
 session_call_get(struct rkv_session *s, struct rkv_request *request)
 {
 	session_begin(s);
-	if ((s->n_in_flight | s->n_outstanding) != 0 || !link_is_up(s) || marks_are_old(s))
+	if ((s->n_in_flight | s->n_outstanding) != 0 || !link_is_up(s))
 		return session_call(s, request);
+	uint64_t start = s->published;
+	if (s->n_held) {
+		if (marks_are_old(s))
+			return session_call(s, request);
+		start = newest_stamp(s);
+	}
 	struct op *op = s->free_ops;
 	op_init(s, op, request, RKV_OP_GET);
-	op->start = s->n_held ? newest_stamp(s) : s->published;
+	op->start = start;
 	if (!op_try_warm(s, op))
 		return call_among_others(s, op, request);
 	count_result(op->stats, request->status);

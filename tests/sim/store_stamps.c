@@ -3,12 +3,12 @@
  * Reclamation, watched directly. That a word recurs just when somebody acts on it is a coincidence
  * that seeds hardly meet; what [STAMP], [MARK] and [WRAP] promise holds at every step:
  *
- *   - when a stamp has passed (G is above it), no WRITE posted at that stamp is still under way, and
- *     no CAS expects a word that had left its slot by then, nor does anybody begin with such a word:
- *     from now on it may recur;
- *   - a block is written with tag 0 again, and a chunk becomes FREE, only when the stamp has passed at
- *     which the last incarnation ended; a torn block of a dead session only when that of the
- *     adoption has;
+ *   - when a stamp has passed (G is above it), no WRITE posted at that stamp is still under way,
+ *     and no CAS expects a word that had left its slot by then, nor does anybody begin with such
+ *     a word: from now on it may recur;
+ *   - a block is written with tag 0 again, and a chunk becomes FREE, only when the stamp has
+ *     passed at which the last incarnation ended; a torn block of a dead session is used only when
+ *     that of the adoption has;
  *   - where no connection was lost, every incarnation that nobody refers to was marked.
  */
 #include <assert.h>

@@ -7,9 +7,9 @@
 # A recorded run stops catching its mutant when the client or the harness changes what they draw;
 # then the next seeds are tried, and a comment says that `make mutants` should record anew.
 #
-#   bash tests/sim/test_mutants.sh                    the test
-#   bash tests/sim/test_mutants.sh search SECONDS     (make mutants) looks for runs and records them;
-#                                                     MUTANTS="a b": for these only
+#   bash tests/sim/test_mutants.sh                 the test
+#   bash tests/sim/test_mutants.sh search SECONDS  (make mutants) looks for runs, and records them;
+#                                                  MUTANTS="a b": for these only
 # timeout: 900
 . tests/lib.sh
 . tests/sim/mutants/mutants.sh

@@ -48,7 +48,7 @@ struct scope {
 };
 
 static const enum rkv_op kind_of[128] = {
-	['G'] = RKV_OP_GET,    ['P'] = RKV_OP_PUT,     ['A'] = RKV_OP_ADD,
+	['G'] = RKV_OP_GET,     ['P'] = RKV_OP_PUT,    ['A'] = RKV_OP_ADD,
 	['R'] = RKV_OP_REPLACE, ['D'] = RKV_OP_DELETE, ['T'] = RKV_OP_TOUCH,
 };
 
@@ -271,8 +271,7 @@ now_s(void)
 static struct sim_case
 case_of(const struct scope *scope, char name[64])
 {
-	snprintf(name, 64, "%s:%s%s", scope->clients, scope->before,
-		 scope->is_strict ? "+" : "");
+	snprintf(name, 64, "%s:%s%s", scope->clients, scope->before, scope->is_strict ? "+" : "");
 	for (char *c = name; *c; c++)
 		if (*c == ' ')
 			*c = '_';
@@ -345,7 +344,9 @@ static void
 strict_insert(void **state)
 {
 	static const struct scope scopes[] = {
-		{"", "P P", 4, true}, {"", "A P", 4, true}, {"", "P P P", 2, true},
+		{"", "P P", 4, true},
+		{"", "A P", 4, true},
+		{"", "P P P", 2, true},
 		{"", "PD P", 3, true},
 	};
 	struct sum sum = {0};

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Mutants: test_store, linked with one file compiled from a changed source (tests/sim/mutants/table);
-# all other objects are test_store's. They are not among the test programs: test_mutants.sh has them
-# built.
-ifneq ($(filter mutant-programs $(O)/mutants/%,$(goals)),)
+# Mutants: test_store, linked with what is compiled from changed sources (tests/sim/mutants/table);
+# all other objects are test_store's. They are not among the test programs: test_mutants.sh has
+# them built.
+ifneq ($(filter mutant-programs,$(goals)),)
 mutant_edits := $(sort $(shell awk '/^mutant / { name = $$2 } /^edit / { print name ":" $$2 }' \
 	tests/sim/mutants/table))
 mutant_names := $(sort $(foreach e,$(mutant_edits),$(firstword $(subst :, ,$(e)))))
@@ -14,7 +14,7 @@ mutant_others = $(filter-out $(foreach f,$(patsubst %.c,%.o,$(call mutant_files,
 	$(O)/obj/$(f) $(O)/obj/tests/sim/tiny/$(f)),\
 	$(patsubst %.c,$(O)/obj/%.o,tests/sim/test_store.c $(test_store_EXTRA)))
 
-# Made each time, for the entry or the file may have changed; written only if it comes out different.
+# Made each time, for entry or file may have changed; written only if it comes out different.
 define mutant_source
 $(O)/mutants/$(1)/$(2): force
 	@mkdir -p $$(@D)

@@ -30,20 +30,20 @@ program_of()
 	echo "$RKV_BUILD/mutants/$1/test_store"
 }
 
-# One run of a program: how it came out in one line, and as the status.
+# One run of a program: says how it came out. 0: passed, 1: failed or died, 2: it did not run.
 run_store()
 {
 	local program=$1 out status
 	shift
 	out=$(env -i LC_ALL=C "$@" timeout -k 5 $RUN_LIMIT_S "$program" 2>&1)
 	status=$?
-	case $out in
-	*'passed after'*) [ $status != 0 ] || { echo "${out##*passed after}" | sed 's/^/passed after/' && return 0; } ;;
-	*'failed after'*) echo "${out##*$'\n'}" && return 1 ;;
+	out=${out##*$'\n'}
+	case $status:$out in
+	0:'passed after'* | 1:'failed after'*) echo "$out" && return $status ;;
 	esac
-	echo "died after 0 steps: status $status, ${out##*$'\n'}"
-	[ $status != 124 ] || return 2
-	return 1
+	echo "died after 0 steps: status $status, $out"
+	[ $status -gt 128 ] && [ $status != 137 ] && return 1
+	return 2
 }
 
 steps_of()
@@ -86,7 +86,8 @@ survives_in_order()
 	seed=$(seed_of "$settings")
 	while [ "$so_far" -lt "$steps" ]; do
 		# shellcheck disable=SC2046
-		how=$(run_store "$(program_of "$name")" $(in_order "$(with_seed "$settings" "$seed")")) || {
+		how=$(run_store "$(program_of "$name")" \
+			$(in_order "$(with_seed "$settings" "$seed")")) || {
 			echo "with SEED=$seed PROFILE=SC: $how"
 			return 1
 		}
