@@ -113,6 +113,7 @@ drop_block(struct op *op)
 {
 	op->has_block = false;
 	op->is_written = false;
+	op->is_in_doubt = false;
 }
 
 /* The new block was not published: its owner marks it inside the operation, [WHO-FREES]. */
@@ -121,6 +122,10 @@ release_block(struct rkv_session *s, struct op *op)
 {
 	if (!op->has_block)
 		return;
+	if (op->is_in_doubt) {
+		drop_block(op); /* its header may be another incarnation's: nobody marks */
+		return;
+	}
 	if (op->is_written) {
 		session_mark(s, op->mine.off, op->mine.tag, op->start);
 		op->stats->n_marks++;
@@ -1218,8 +1223,11 @@ op_lost(struct rkv_session *s, struct op *op)
 	}
 	switch (op->pending) {
 	case PENDING_UPDATE:
-	case PENDING_DELETE:
 	case PENDING_TENTATIVE:
+		op->is_in_doubt = true; /* did the WRITE of the block land? */
+		op->step = STEP_RESOLVE;
+		break;
+	case PENDING_DELETE:
 	case PENDING_COMMIT:
 		op->step = STEP_RESOLVE;
 		break;
@@ -1389,6 +1397,8 @@ op_landed(struct rkv_session *s, struct landing *self, int status)
 	if (op->has_atomic)
 		session_marks_done(s, op->n_marks_before);
 	op->has_atomic = false;
+	if (op->step == STEP_UPDATED || op->step == STEP_TENTATIVE)
+		op->is_in_doubt = false; /* the atomic has executed behind the WRITE */
 	/* Not while the outcome of an earlier CAS is still being found out. */
 	if (op->step < STEP_RESOLVE)
 		op->pending = PENDING_NO;

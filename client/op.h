@@ -120,6 +120,7 @@ struct op {
 	struct block_ref mine;
 	bool has_block;
 	bool is_written;
+	bool is_in_doubt; /* written over a connection that was lost before the WRITE completed */
 	bool has_digest;
 	int alloc_status; /* why memory could not be had */
 	uint32_t alloc_class;

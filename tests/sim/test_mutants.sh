@@ -107,14 +107,15 @@ search_one()
 	settings=${settings% }
 	how=$(catches "$name" "$settings") || return
 	if has_line "$name" order; then
-		survives_in_order "$name" "$settings" "$(steps_of "$how")" >"$DIR/$name.order" || return
+		survives_in_order "$name" "$settings" "$(steps_of "$how")" >/dev/null || return
 	fi
 	printf '%s\t%s\t%s\n' "$(steps_of "$how")" "$settings" "$how"
 }
 
 search()
 {
-	local end=$((SECONDS + $1)) seed=${SEED:-$((RANDOM * 32768 + RANDOM))} name steps settings how
+	local end=$((SECONDS + $1)) seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
+	local name steps settings how
 	declare -A best
 	for name in ${MUTANTS:-$(mutants)}; do
 		how=$(catches "$name" "$(lines_of "$name" run)") && best[$name]=$(steps_of "$how")

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Small scopes, every schedule: two clients with two operations each, or three with one, on the real
- * client code (client/op.c, session.c, alloc.c), whose keys share one group of buckets. What must hold at every
- * step is the watch's affair (store_watch.c); every history that ends must be linearisable. Sessions
- * have their links, chunks and, where it says so, cached words before the clients begin; nothing is
- * lost, and no stamp passes: faults and reclamation belong to test_store.
+ * Small scopes, every schedule: two clients with two operations each, or three with one, on the
+ * real client code (client/op.c, session.c, alloc.c), with keys that share both buckets and, in
+ * builds with tiny limits, the fingerprint. What must hold at every step is the watch's affair
+ * (store_watch.c); every history that ends must be linearisable. Sessions have their links, chunks
+ * and, where it says so, cached words before the clients begin; nothing is lost, and no stamp
+ * passes: faults and reclamation belong to test_store.
  *
- * Each state is looked at once. Where there are more of them than time, those are looked at that are
- * near a prompt run: at most so many steps of it out of turn.
+ * Each state is looked at once. Where there are more of them than time, those are looked at that
+ * are near a prompt run: at most so many of its steps out of turn.
  *
  *   RKV_SIM="..." build/tests/sim/test_scopes    one run, as a failing one is printed
  *
- * timeout: 400
+ * timeout: 600
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,11 +35,11 @@
 #define CHUNK_SIZE 4096u
 #define STATES_MAX UINT64_C(400000)
 #define STEPS_MAX 20000u /* of a run; a few hundred are usual */
-#define BOUND 2u
+#define BOUND 3u
 
 /*
- * clients "PG D": one puts and gets, another deletes, all of them key 0; lower case letters are about
- * key 1. before: what the first client does first; its words are cached.
+ * clients "PG D": one puts and gets, another deletes, all of them key 0; lower case letters are
+ * about key 1. before: what the first client does first; its words are cached.
  */
 struct scope {
 	const char *before;
@@ -344,16 +345,16 @@ static void
 strict_insert(void **state)
 {
 	static const struct scope scopes[] = {
-		{"", "P P", 4, true},
-		{"", "A P", 4, true},
-		{"", "P P P", 2, true},
-		{"", "PD P", 3, true},
+		{"", "P P", BOUND, true},
+		{"", "A P", BOUND, true},
+		{"", "P P P", BOUND, true},
+		{"", "PD P", BOUND, true},
 	};
 	struct sum sum = {0};
 	(void)state;
 	for (unsigned i = 0; i < sizeof(scopes) / sizeof(scopes[0]); i++)
 		explore(&scopes[i], PROFILE_WORST, &sum);
-	tell(PROFILE_WORST, "strict INSERT, unit per word", 4, &sum);
+	tell(PROFILE_WORST, "strict INSERT, unit per word", BOUND, &sum);
 }
 
 /* All pairs of programs of two operations; the key absent, or present and cached by the first. */
