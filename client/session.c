@@ -378,6 +378,25 @@ want_link(struct rkv_session *s)
 	control_wake(s->client);
 }
 
+/*
+ * Publishes a start for the new link. Stamps of another epoch mean nothing here, ours count from
+ * joining. And while the link was ready, an idle session was announced as if it had no start: the
+ * one it left behind must not come back.
+ */
+static void
+start_again(struct rkv_session *s, uint64_t stamp, bool anew)
+{
+	if (s->oldest && !anew) {
+		republish(s);
+		return;
+	}
+	atomic_store_explicit(&s->port.start_word, start_make(START_BUSY, stamp),
+			      memory_order_seq_cst);
+	publish_newest(s, stamp);
+	for (struct op *op = s->oldest; op; op = op->next)
+		op->start = s->published;
+}
+
 /* The control thread has a link ready. */
 static void
 take_link(struct rkv_session *s)
@@ -404,16 +423,10 @@ take_link(struct rkv_session *s)
 	s->n_marks_done = s->n_marks_posted;
 	s->n_held = 0;
 	if (anew) {
-		/* Stamps of another epoch mean nothing here; ours count from joining. */
 		s->stamp_seen = 0;
 		s->reap_stamp = 0;
-		atomic_store_explicit(&s->port.start_word,
-				      start_make(START_BUSY, next.joined_stamp),
-				      memory_order_seq_cst);
-		publish_newest(s, next.joined_stamp);
-		for (struct op *op = s->oldest; op; op = op->next)
-			op->start = s->published;
 	}
+	start_again(s, anew ? next.joined_stamp : newest_stamp(s), anew);
 	s->port.former_serial = next.serial;
 	s->port.former_epoch = next.epoch;
 	if (s->n_links++ > 0)
@@ -619,7 +632,8 @@ take_op(struct rkv_session *s, struct rkv_request *request)
 	session_begin(s);
 	op_init(s, op, request, request->op);
 	/* With more in flight, or marks out, an older start is published, and may stay so. */
-	op->start = s->n_in_flight || s->n_held ? newest_stamp(s) : s->published;
+	bool is_old = s->n_in_flight || s->n_held || s->alloc.job != JOB_NONE;
+	op->start = is_old ? newest_stamp(s) : s->published;
 	return op;
 }
 
