@@ -43,7 +43,7 @@ struct rkv_client {
 	const uint32_t *not_forked; /* a page that the kernel wipes in a forked child: 0 there */
 	struct fab *fab;
 	struct stamps stamps;
-	_Atomic(struct buffer_list *) buffers;
+	_Atomic(struct buffer_list *) buffers; /* [BUFFERS]: read without a lock */
 	/* Guards the sessions' list, changes of buffers, and what the control thread shares. */
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;       /* something that client_wait may wait for */

@@ -554,7 +554,7 @@ control_stop(struct rkv_client *client)
 	if (!c)
 		return;
 	if (c->has_thread) {
-		atomic_store_explicit(&c->stopping, true, memory_order_release);
+		atomic_store_explicit(&c->stopping, true, memory_order_release); /* [DONE] */
 		control_wake(client);
 		pthread_join(c->thread, NULL);
 	}

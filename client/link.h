@@ -32,8 +32,8 @@ struct link {
 
 /* The part of a session that its own thread and the control thread share. */
 struct link_port {
-	_Atomic uint64_t start_word; /* client/stamps.h */
-	_Atomic int state;           /* enum link_state */
+	_Atomic uint64_t start_word; /* client/stamps.h; [START]: also the session's lock */
+	_Atomic int state;           /* enum link_state; [LINK]: hands over what stands below */
 	struct link next_link;  /* the control thread's while WANTED, the session's while READY */
 	int refused;            /* failure of err.h, valid with REFUSED */
 	uint32_t former_serial; /* set by the session before WANTED; 0: it never had a link */
@@ -46,7 +46,7 @@ struct link_port {
 	int64_t linked_ns; /* when it was given a link last */
 	int64_t retry_ns;  /* no other one before */
 	int64_t backoff_ns;
-	_Atomic uint32_t renew;       /* 0, or 1: the session wants a new serial */
+	_Atomic uint32_t renew;       /* 0, or 1: the session wants a new serial; [LINK] too */
 	_Atomic uint32_t next_serial; /* 0, or the new serial; the session takes it */
 	_Atomic uint32_t n_draining;  /* chunks that wait to be given back; the session's */
 };

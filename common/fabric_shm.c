@@ -512,8 +512,8 @@ shm_close(struct fab *fab)
 
 struct shm_region {
 	struct fab_region region;
-	_Atomic uint32_t refs; /* the opener and each endpoint; acq_rel: the last one unmaps */
-	_Atomic bool severed;
+	_Atomic uint32_t refs; /* the opener and each endpoint; [LAST]: the last one unmaps */
+	_Atomic bool severed;  /* [SEVER]: from any thread */
 	bool writable;
 	bool owns_map; /* false: the server's own mapping, in a loop-back */
 	unsigned char *base;

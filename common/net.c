@@ -250,7 +250,7 @@ lookup_main(void *arg)
 {
 	struct lookup *l = arg;
 	l->error = getaddrinfo(l->host, l->port, &l->hints, &l->found);
-	atomic_store_explicit(&l->done, 1, memory_order_release);
+	atomic_store_explicit(&l->done, 1, memory_order_release); /* [DONE] */
 	eventfd_write(l->event_fd, 1); /* cannot fail: the counter is 0 */
 	lookup_release(l);
 	return NULL;
