@@ -44,7 +44,7 @@ holds "no registry hosts and no paths of one machine" places
 catches "a registry host" places deploy/a.sh <<<"curl https://pypi"".org/simple"
 catches "a path of one machine" places proto/a.h <<<"/* see /work""/shared/design */"
 catches "a home" places deploy/a.sh <<<"cd /root""/x"
-accepts "a path that only ends like one" places deploy/a.sh <<<'cd "$DIR/work/tree"'
+accepts "a path that only ends like one" places deploy/a.sh <<<"cd \"\$DIR/work""/tree\""
 
 holds "nothing is left for later" unfinished
 catches "a note to oneself" unfinished proto/a.h <<<"/* TO""DO: more */"
