@@ -320,39 +320,6 @@ control_await_link(struct rkv_client *client, struct rkv_session *session, int64
 }
 
 /* What follows belongs to rkv_open and to questions to a server, of which there is none here. */
-int
-control_start(struct rkv_client *client, int64_t deadline_ns)
-{
-	(void)client;
-	(void)deadline_ns;
-	return ERR_CONN;
-}
-
-void
-control_stop(struct rkv_client *client)
-{
-	(void)client;
-}
-
-int
-control_ping(struct rkv_client *client, int64_t deadline_ns)
-{
-	(void)client;
-	(void)deadline_ns;
-	return ERR_CONN;
-}
-
-int
-control_stats(struct rkv_client *client, char *text, size_t text_len, size_t *ret_len,
-	      int64_t deadline_ns)
-{
-	(void)client;
-	(void)text;
-	(void)text_len;
-	(void)ret_len;
-	(void)deadline_ns;
-	return ERR_CONN;
-}
 
 /* ---- Sessions ---- */
 

@@ -22,7 +22,8 @@ sim_STORE := store store_server store_client store_chaos store_watch store_stamp
 $(foreach f,$(sim_STORE),$(eval $(f)_CFLAGS := $(sim_TINY)))
 sim_TESTS += tests/sim/test_store
 test_store_EXTRA += $(addprefix tests/sim/tiny/client/,op.c session.c alloc.c cache.c arena.c \
-	call.c client.c) $(sim_STORE:%=tests/sim/%.c) $(sim_FABRIC) tests/sim/lin.c
+	call.c client.c) tests/fault/no_control.c $(sim_STORE:%=tests/sim/%.c) \
+	$(sim_FABRIC) tests/sim/lin.c
 $(O)/obj/tests/sim/tiny/%.o: %.c $(O)/flags tests/sim/module.mk
 	@mkdir -p $(@D)
 	@$(say) CC $<
