@@ -32,11 +32,12 @@
 #include "common/err.h"
 #include "proto/wire.h"
 
-#define REAP_SOME 4u
-#define READY_TRIES 4u
+#define REAP_SOME 4u   /* maps read before a chunk is claimed */
+#define READY_TRIES 4u /* chunks tried before a job looks further */
+/* So much free memory of a class is not used up within T_Q. */
 #define PLENTY_BLOCKS 4096u
 #define PLENTY_BYTES (UINT64_C(8) << 20)
-#define FOREIGN_PAUSE_NS INT64_C(1000000000)
+#define FOREIGN_PAUSE_NS INT64_C(1000000000) /* between two looks at other classes' chunks */
 
 enum block_state { BLOCK_FREE = 0, BLOCK_USED = 1, BLOCK_RESTING = 2, BLOCK_WAITING = 3 };
 

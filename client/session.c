@@ -62,7 +62,8 @@ publish_newest(struct rkv_session *s, uint64_t stamp)
 }
 
 /*
- * From idle with marks out, whose start stays published; or waits while the control thread flushes.
+ * From idle with marks out, whose start stays published; or waits while the control thread flushes,
+ * which has a deadline of its own (client/links.c).
  */
 static __attribute__((noinline)) void
 begin_slowly(struct rkv_session *s)

@@ -153,7 +153,8 @@ RKV_API int rkv_get(struct rkv_session *session, const void *key, size_t key_len
  * flags 0. An empty value (value NULL, value_len 0) is a value. ret_version may be NULL. Storing
  * over a value needs room for the new one beside the old one.
  * Cost: 1 round trip warm, 3 cold, 3 for a new key (4 with strict_insert).
- * RKV_AGAIN. Failures: TIMEOUT, MAYBE, NO_SPACE, INDEX_FULL, TOO_BIG, CONN, INVALID.
+ * RKV_AGAIN. Failures: TIMEOUT, MAYBE, NO_SPACE, INDEX_FULL, TOO_BIG, CONN, PERM, CORRUPT, NOMEM,
+ * INVALID.
  */
 RKV_API int rkv_put(struct rkv_session *session, const void *key, size_t key_len, const void *value,
 		    size_t value_len, const struct rkv_put_options *options, uint64_t *ret_version);

@@ -28,19 +28,9 @@
 #include "common/net.h"
 #include "tests/fabric/conformance.h"
 #include "tests/fabric/shm_pair.h"
+#include "tests/sanitized.h"
 
 #define REGION_LEN UINT64_C(1000000) /* not a multiple of a page */
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 /* ---- Counting allocations ---- */
 

@@ -16,21 +16,8 @@
 #include <sys/types.h>
 
 #include "client/include/rkv.h"
+#include "tests/sanitized.h"
 #include "tests/sim/lin.h"
-
-#if !defined(__has_feature)
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-#define LOAD_THREAD_SANITIZED 1
-#else
-#define LOAD_THREAD_SANITIZED 0
-#endif
-#if LOAD_THREAD_SANITIZED || defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-#define LOAD_SANITIZED 1
-#else
-#define LOAD_SANITIZED 0
-#endif
 
 /* ---- Values ---- */
 

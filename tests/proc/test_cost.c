@@ -37,7 +37,7 @@ static __thread bool is_watched;
 static __thread uint64_t n_heap_calls;
 static __thread uint64_t n_locks;
 
-#if !LOAD_SANITIZED
+#if !SANITIZED
 extern void *__libc_malloc(size_t len);
 extern void *__libc_calloc(size_t n, size_t len);
 extern void *__libc_realloc(void *memory, size_t len);
@@ -377,7 +377,7 @@ static void
 test_no_heap_no_lock(void **state)
 {
 	(void)state;
-	if (LOAD_SANITIZED)
+	if (SANITIZED)
 		skip(); /* the sanitizer has the heap's names */
 	assert_true(steady(session, WARM_UP_OPS));
 	is_watched = true;
@@ -434,7 +434,7 @@ test_no_system_call(void **state)
 {
 	bool breaks_it = false;
 	(void)state;
-	if (LOAD_SANITIZED)
+	if (SANITIZED)
 		skip(); /* its own checks call the system */
 	/* A call that meets the control thread, which flushes marks once a stamp, waits for it. */
 	int code = 1;

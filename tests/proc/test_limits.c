@@ -374,7 +374,7 @@ run_forked(void *arg)
 	load_require(rkv_buffer_register(client, buf, sizeof(buf)) == RKV_E_INVALID);
 	rkv_session_close(session);
 	rkv_close(client);
-	if (LOAD_THREAD_SANITIZED)
+	if (THREAD_SANITIZED)
 		return 0; /* it lets no thread begin here */
 	/* A client of its own it may have. */
 	struct rkv_client *own;
@@ -529,7 +529,7 @@ static void *
 run_thread(void *arg)
 {
 	struct load *load = arg;
-	load_mix(load, LOAD_SANITIZED ? 2000 : 10000);
+	load_mix(load, SANITIZED ? 2000 : 10000);
 	return NULL;
 }
 

@@ -35,7 +35,7 @@
 #define MIXED_MS 1 /* one round */
 #define POOL_SIZE "64M"
 #endif
-#define ROUND_OPS (LOAD_SANITIZED ? 2000u : 8000u) /* of a session */
+#define ROUND_OPS (SANITIZED ? 2000u : 8000u) /* of a session */
 #define BURST_OPS 200u
 
 static struct server *server;
@@ -217,7 +217,7 @@ test_mixed(void **state)
 
 /* ---- Increments ---- */
 
-#define N_INCREMENTS (LOAD_SANITIZED ? 300u : 2000u) /* of a process */
+#define N_INCREMENTS (SANITIZED ? 300u : 2000u) /* of a process */
 
 static int
 increment(void *arg)

@@ -24,20 +24,10 @@
 #include <cmocka.h>
 
 #include "tests/proc/raw.h"
+#include "tests/sanitized.h"
 
 #define SMALL "--pool-size", "8M"
 #define FILES_OF_ONE_CLIENT 16 /* RLIMIT_NOFILE that is enough to start and serve one client */
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 static char directory[] = "/tmp/rkv-test-XXXXXX";
 

@@ -76,7 +76,7 @@ static unsigned char bytes[64 << 10];
 
 /* ---- Processes that come and go ---- */
 
-#define N_RUNS (LOAD_SANITIZED ? 100u : 1000u)
+#define N_RUNS (SANITIZED ? 100u : 1000u)
 
 static void
 test_many_processes(void **state)
@@ -171,7 +171,7 @@ test_pool_full(void **state)
 
 /* ---- Deleting makes room ---- */
 
-#define CHURN_ROUNDS (LOAD_SANITIZED ? 10u : 100u)
+#define CHURN_ROUNDS (SANITIZED ? 10u : 100u)
 /* Where most blocks rest at any time, so much more memory is in use than lives. */
 #define CHURN_PERCENT (LIMIT_TAG_BITS < 12 ? 60u : 85u)
 

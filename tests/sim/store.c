@@ -11,7 +11,6 @@
 #include "tests/sim/store_internal.h"
 
 #define FORMATTED_S UINT64_C(1700000000)
-#define CHUNK_SIZE 4096u
 #define MAX_STEPS UINT64_C(2000000)
 #define SHRINK_SEEDS 40u        /* tried for each smaller run: any change makes another schedule */
 #define SHRINK_STEPS_MAX 20000u /* of a run whose schedule is worth shrinking */
@@ -216,8 +215,8 @@ is_possible(const struct store_config *c)
 	       c->n_keys <= KEYS_MAX && c->depth >= 1 && c->depth <= DEPTH_MAX &&
 	       c->n_groups >= 1 && c->n_chunks >= 1 && c->value_min >= 8 &&
 	       c->value_max >= c->value_min &&
-	       c->value_max <= CHUNK_SIZE - BLOCK_HEADER_LEN - KEY_LEN_MAX && c->step_ns >= 1 &&
-	       c->stamp_ns >= 1000;
+	       c->value_max <= STORE_CHUNK_SIZE - BLOCK_HEADER_LEN - KEY_LEN_MAX &&
+	       c->step_ns >= 1 && c->stamp_ns >= 1000;
 }
 
 bool
@@ -262,14 +261,14 @@ store_config_print(const struct store_config *config, bool is_full, char ret_lin
 
 /* ---- A world ---- */
 
-static void
-format(struct world *w)
+void
+store_format(struct world *w, uint64_t n_groups, uint64_t n_chunks, uint64_t hash_seed)
 {
 	w->layout = (struct layout){
-		.n_groups = w->config->n_groups,
-		.chunk_size = CHUNK_SIZE,
-		.n_chunks = w->config->n_chunks,
-		.hash_seed = w->config->seed,
+		.n_groups = n_groups,
+		.chunk_size = STORE_CHUNK_SIZE,
+		.n_chunks = n_chunks,
+		.hash_seed = hash_seed,
 		.formatted_s = FORMATTED_S,
 	};
 	w->layout.region_len = layout_round_up(layout_place(&w->layout), LAYOUT_PAGE);
@@ -303,7 +302,7 @@ start_client(struct world *w, struct peer *p)
 	c->options.op_timeout_ms = w->config->timeout_ms;
 	c->options.strict_insert = w->config->strict_insert;
 	c->options.cache_bytes = store_chance(&w->random, 85) ? 8192 : 0;
-	c->options.arena_bytes = 16 * CHUNK_SIZE;
+	c->options.arena_bytes = 16 * STORE_CHUNK_SIZE;
 	static const uint32_t not_forked = 1;
 	c->not_forked = &not_forked;
 	pthread_mutex_init(&c->mutex, NULL);
@@ -405,7 +404,7 @@ run_case(struct sim *sim, void *arg)
 	w->record = calloc((size_t)config->n_clients * config->n_ops + 3 * config->n_keys,
 			   sizeof(*w->record));
 	assert(w->record);
-	format(w);
+	store_format(w, w->config->n_groups, w->config->n_chunks, w->config->seed);
 	make_keys(w);
 	watch_start(w);
 	server_start(w);

@@ -190,6 +190,11 @@ void client_main(void *arg);
 void auditor_main(void *arg);
 void client_release(struct peer *p);
 
+#define STORE_CHUNK_SIZE 4096u
+
+/* store.c: an empty region, served */
+void store_format(struct world *w, uint64_t n_groups, uint64_t n_chunks, uint64_t hash_seed);
+
 /* store_chaos.c */
 void chaos_start(struct world *w);
 enum batch_kind { BATCH_PLAIN, BATCH_CAS, BATCH_SELDOM };

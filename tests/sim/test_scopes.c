@@ -32,7 +32,6 @@
 #define OPS_MAX 2u
 #define KEYS 2u                     /* that operations are about */
 #define N_KEYS (KEYS + CLIENTS_MAX) /* and one of each client's, for a chunk */
-#define CHUNK_SIZE 4096u
 #define STATES_MAX UINT64_C(400000)
 #define STEPS_MAX 20000u /* of a run; a few hundred are usual */
 #define BOUND 3u
@@ -118,22 +117,6 @@ client_run(void *arg)
 
 /* ---- The world ---- */
 
-static void
-format(struct world *w)
-{
-	w->layout = (struct layout){.n_groups = w->config->n_groups,
-				    .chunk_size = CHUNK_SIZE,
-				    .n_chunks = w->config->n_chunks,
-				    .hash_seed = 1,
-				    .formatted_s = 1700000000};
-	w->layout.region_len = layout_round_up(layout_place(&w->layout), LAYOUT_PAGE);
-	w->memory = aligned_alloc(LAYOUT_PAGE, w->layout.region_len);
-	assert(w->memory);
-	memset(w->memory, 0, w->layout.region_len);
-	layout_to_superblock(&w->layout, (struct layout_superblock *)(void *)w->memory);
-	w->server = sim_server(w->sim, w->memory, w->layout.region_len, 7, 1, &w->offer);
-}
-
 /* Keys 0 and 1 share both buckets of the first group, the clients' are in the other one. */
 static void
 make_keys(struct world *w)
@@ -162,7 +145,7 @@ open_session(struct run *run, unsigned i, bool is_strict)
 	p->client.options.depth = 1;
 	p->client.options.op_timeout_ms = 60000;
 	p->client.options.cache_bytes = 8192;
-	p->client.options.arena_bytes = 4 * CHUNK_SIZE;
+	p->client.options.arena_bytes = 4 * STORE_CHUNK_SIZE;
 	p->client.options.strict_insert = is_strict;
 	p->client.not_forked = &not_forked;
 	p->fab = p->client.fab = sim_fab(w->sim);
@@ -227,7 +210,7 @@ run_scope(struct sim *sim, void *arg)
 	w->newest = 1000;
 	w->record = calloc(CLIENTS_MAX * OPS_MAX + N_KEYS + 8, sizeof(*w->record));
 	assert(w->record);
-	format(w);
+	store_format(w, w->config->n_groups, w->config->n_chunks, 1);
 	make_keys(w);
 	watch_start(w);
 	start(run, arg);
