@@ -13,6 +13,7 @@
  */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/sim/store_internal.h"
 
@@ -174,10 +175,35 @@ check_qp(struct world *w, const struct model_qp *qp, uint64_t g)
 		sim_fail(w->sim, "a stamp has passed, and a WRITE of it is still under way");
 }
 
+/*
+ * A word has left its slot when the new one is in memory: until then others READ it, whatever
+ * atomic has executed, and the mutation that took it out is in flight.
+ */
+static void
+look_at_words(struct world *w)
+{
+	unsigned n = (unsigned)w->layout.n_groups * GROUP_WORDS;
+	const unsigned char *index = w->memory + w->layout.index_off;
+	if (memcmp(w->now, index, n * sizeof(*w->now)) == 0)
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		struct left_words *left = &w->ages->left[i];
+		uint64_t word = word_at(w, w->layout.index_off + 8 * (uint64_t)i);
+		if (word == w->now[i])
+			continue;
+		for (unsigned k = left->n; k > 0 && k + LEFT_MAX > left->n; k--)
+			if (left->v[(k - 1) % LEFT_MAX].word == word) {
+				left->v[(k - 1) % LEFT_MAX].stamp = w->newest;
+				break;
+			}
+	}
+}
+
 void
 stamps_look(struct world *w)
 {
 	uint64_t g = server_g(w);
+	look_at_words(w);
 	if (g == w->ages->g)
 		return;
 	w->ages->g = g;
