@@ -27,8 +27,8 @@
 #include "common/memory.h"
 #include "common/net.h"
 #include "tests/fabric/conformance.h"
+#include "tests/fabric/sanitized.h"
 #include "tests/fabric/shm_pair.h"
-#include "tests/sanitized.h"
 
 #define REGION_LEN UINT64_C(1000000) /* not a multiple of a page */
 

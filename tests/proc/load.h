@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 #include "client/include/rkv.h"
-#include "tests/sanitized.h"
+#include "tests/fabric/sanitized.h"
 #include "tests/sim/lin.h"
 
 /* ---- Values ---- */

@@ -23,8 +23,8 @@
 
 #include <cmocka.h>
 
+#include "tests/fabric/sanitized.h"
 #include "tests/proc/raw.h"
-#include "tests/sanitized.h"
 
 #define SMALL "--pool-size", "8M"
 #define FILES_OF_ONE_CLIENT 16 /* RLIMIT_NOFILE that is enough to start and serve one client */

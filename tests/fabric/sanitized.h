@@ -3,8 +3,8 @@
  * Is this a sanitizer's build? It allocates and calls the system on its own, and it is slow: what
  * counts such calls is skipped there, and loads are smaller.
  */
-#ifndef RKV_TESTS_SANITIZED_H
-#define RKV_TESTS_SANITIZED_H
+#ifndef RKV_TESTS_FABRIC_SANITIZED_H
+#define RKV_TESTS_FABRIC_SANITIZED_H
 
 #ifndef __has_feature
 #define __has_feature(feature) 0
