@@ -201,7 +201,7 @@ read_page(struct fab_region *region, void *page, int64_t deadline_ns)
 	int rc = fab_register(region->fab, page, LAYOUT_PAGE, &op.piece[0].key);
 	if (rc)
 		return rc;
-	rc = fab_connect(region, 1, deadline_ns, &ep);
+	rc = fab_connect(region, NULL, 1, deadline_ns, &ep);
 	if (!rc)
 		rc = fab_post(ep, &op, 1, NULL);
 	while (!rc && fab_poll(ep, &done, 1) == 0) {

@@ -346,7 +346,8 @@ static int
 make_ready(struct links *links, struct rkv_session *session, struct link *link)
 {
 	struct rkv_client *client = links->client;
-	int rc = fab_connect(links->server->region, client->options.depth + RESERVE_DEPTH,
+	const struct fab_ticket ticket = {session->port.session_slot, session->port.serial};
+	int rc = fab_connect(links->server->region, &ticket, client->options.depth + RESERVE_DEPTH,
 			     fab_now(client->fab) + CONNECT_NS, &link->ep);
 	if (rc)
 		return rc;

@@ -72,7 +72,14 @@ struct fab_offer {
 	uint64_t len;  /* bytes */
 	uint32_t r_key;
 	char unix_path[108];     /* the socket that hands out the pool (shm) */
+	char verbs_address[64];  /* numeric "host:port" of the RDMA listener (verbs) */
 	unsigned char token[16]; /* one-time: ties this to the control connection */
+};
+
+/* Whose connection it is, in the server's numbers: it accepts one for every JOIN and RELINK. */
+struct fab_ticket {
+	uint32_t session_slot;
+	uint32_t serial;
 };
 
 /* One implementation of everything below. */
@@ -85,8 +92,8 @@ struct fab_driver {
 			   struct fab_region **ret_region);
 	void (*region_sever)(struct fab_region *);
 	void (*region_close)(struct fab_region *);
-	int (*connect)(struct fab_region *, uint32_t depth, int64_t deadline_ns,
-		       struct fab_endpoint **ret_endpoint);
+	int (*connect)(struct fab_region *, const struct fab_ticket *, uint32_t depth,
+		       int64_t deadline_ns, struct fab_endpoint **ret_endpoint);
 	void (*disconnect)(struct fab_endpoint *);
 	int (*post)(struct fab_endpoint *, const struct fab_op *, unsigned n, void *cookie);
 	int (*post_quiet)(struct fab_endpoint *, const struct fab_op *, unsigned n);
@@ -156,13 +163,15 @@ fab_region_close(struct fab_region *region)
 }
 
 /*
- * Connects. depth: completions-bearing batches in flight, at most. Failures as fab_region_open.
+ * Connects. ticket: the session's, or NULL for the one look at the superblock that a hello grants.
+ * depth: completions-bearing batches in flight, at most. Failures as fab_region_open, and
+ * ERR_INVALID: more than the device can do.
  */
 static inline int
-fab_connect(struct fab_region *region, uint32_t depth, int64_t deadline_ns,
-	    struct fab_endpoint **ret_endpoint)
+fab_connect(struct fab_region *region, const struct fab_ticket *ticket, uint32_t depth,
+	    int64_t deadline_ns, struct fab_endpoint **ret_endpoint)
 {
-	return region->driver->connect(region, depth, deadline_ns, ret_endpoint);
+	return region->driver->connect(region, ticket, depth, deadline_ns, ret_endpoint);
 }
 
 /* Ends the connection: nothing of it touches local memory afterwards. NULL is nothing. */

@@ -682,11 +682,12 @@ endpoint_new(struct shm_region *region, uint32_t depth, struct shm_endpoint **re
 }
 
 static int
-shm_connect(struct fab_region *region, uint32_t depth, int64_t deadline_ns,
-	    struct fab_endpoint **ret_endpoint)
+shm_connect(struct fab_region *region, const struct fab_ticket *ticket, uint32_t depth,
+	    int64_t deadline_ns, struct fab_endpoint **ret_endpoint)
 {
 	struct shm_region *r = (struct shm_region *)region;
 	struct shm_endpoint *ep;
+	(void)ticket;      /* nobody has to admit it */
 	(void)deadline_ns; /* nothing to wait for */
 	if (atomic_load_explicit(&r->severed, memory_order_acquire) || !life_is_on(r->life))
 		return ERR_CONN;

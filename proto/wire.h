@@ -230,6 +230,43 @@ struct wire_stamp {
 };
 static_assert(sizeof(struct wire_stamp) == 40, "stamp");
 
+/*
+ * What travels in the private data of rdma_cm's own messages (verbs). The request names the control
+ * connection by its hello's token, and the session by what JOINED said; both 0: the one look at the
+ * superblock that a hello grants. A region that the device cannot register at once consists of
+ * segments, each with its own R_Key; the hello's r_key is that of the first.
+ */
+#define WIRE_CM_MAGIC UINT32_C(0x4d564b52) /* "RKVM" */
+#define WIRE_SEGMENTS_MAX 40u
+
+struct wire_cm_request {
+	uint32_t magic;
+	uint16_t version; /* WIRE_VERSION */
+	uint16_t reserved;
+	unsigned char token[WIRE_TOKEN_LEN];
+	uint32_t session_slot;
+	uint32_t serial;
+};
+static_assert(sizeof(struct wire_cm_request) == 32, "fits 56 bytes of private data");
+
+struct wire_cm_accept {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t n_segments;
+	uint64_t segment_len; /* bytes of each but the last: a multiple of the page */
+	uint32_t r_key[WIRE_SEGMENTS_MAX];
+};
+static_assert(sizeof(struct wire_cm_accept) == 176, "fits 196 bytes of private data");
+
+struct wire_cm_reject {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t reserved;
+	int32_t code;     /* a failure of err.h */
+	char reason[132]; /* a sentence, NUL-terminated */
+};
+static_assert(sizeof(struct wire_cm_reject) == 144, "fits 148 bytes of private data");
+
 /* STATS_TEXT: the header and (len - sizeof header) bytes of text. STATS, PING, PONG: the header. */
 
 #endif

@@ -664,7 +664,7 @@ check_violation(struct fab_op op)
 	/* Another connection is not concerned. */
 	struct fab_endpoint *fresh;
 	int64_t deadline_ns = fab_now(b.pair.fab) + CONF_WAIT_NS;
-	assert_int_equal(fab_connect(b.pair.region, DEPTH, deadline_ns, &fresh), 0);
+	assert_int_equal(fab_connect(b.pair.region, NULL, DEPTH, deadline_ns, &fresh), 0);
 	assert_int_equal(conf_batch(fresh, &fine, 1), 0);
 	fab_disconnect(fresh);
 	bench_close(&b);
@@ -727,8 +727,9 @@ conf_test_sever(void **state)
 	assert_int_equal(fab_poll(b.ep, &done, 1), 0);
 	assert_int_equal(conf_batch(b.pair.ep[1], &op, 1), ERR_CONN);
 	assert_true(fab_post_quiet(b.ep, &op, 1) <= 0);
-	assert_int_equal(fab_connect(b.pair.region, 4, fab_now(b.pair.fab) + CONF_WAIT_NS, &ep),
-			 ERR_CONN);
+	assert_int_equal(
+		fab_connect(b.pair.region, NULL, 4, fab_now(b.pair.fab) + CONF_WAIT_NS, &ep),
+		ERR_CONN);
 	assert_null(ep);
 	bench_close(&b);
 }
@@ -808,7 +809,7 @@ conf_test_lifetimes(void **state)
 	bench_open(&b, 2, DEPTH);
 	for (int i = 0; i < 100; i++) {
 		int64_t deadline_ns = fab_now(b.pair.fab) + CONF_WAIT_NS;
-		assert_int_equal(fab_connect(b.pair.region, DEPTH, deadline_ns, &ep), 0);
+		assert_int_equal(fab_connect(b.pair.region, NULL, DEPTH, deadline_ns, &ep), 0);
 		struct fab_op op = conf_read(0, b.words, 8, b.key);
 		/* Disconnected with a completion that nobody polled. */
 		assert_int_equal(fab_post(ep, &op, 1, NULL), 0);

@@ -266,8 +266,8 @@ fault_region_close(struct fab_region *region)
 /* ---- Endpoints ---- */
 
 static int
-fault_connect(struct fab_region *region, uint32_t depth, int64_t deadline_ns,
-	      struct fab_endpoint **ret_endpoint)
+fault_connect(struct fab_region *region, const struct fab_ticket *ticket, uint32_t depth,
+	      int64_t deadline_ns, struct fab_endpoint **ret_endpoint)
 {
 	struct fault_region *fr = (struct fault_region *)region;
 	int r = count_call(region->fab, FAULT_CONNECT);
@@ -276,7 +276,7 @@ fault_connect(struct fab_region *region, uint32_t depth, int64_t deadline_ns,
 	struct fault_endpoint *ep = calloc(1, sizeof(*ep) + depth * sizeof(ep->ring[0]));
 	if (!ep)
 		return ERR_NOMEM;
-	r = fab_connect(fr->inner, depth, deadline_ns, &ep->inner);
+	r = fab_connect(fr->inner, ticket, depth, deadline_ns, &ep->inner);
 	if (r) {
 		free(ep);
 		return r;

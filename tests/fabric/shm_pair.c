@@ -97,7 +97,7 @@ pair_open(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
 	if (!r)
 		r = fab_region_open(pair.fab, &server->offer, shm_deadline_ns(), &pair.region);
 	for (unsigned i = 0; i < n && !r; i++)
-		r = fab_connect(pair.region, depth, shm_deadline_ns(), &pair.ep[i]);
+		r = fab_connect(pair.region, NULL, depth, shm_deadline_ns(), &pair.ep[i]);
 	if (r) {
 		pair_close(&pair);
 		return r;

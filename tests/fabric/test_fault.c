@@ -28,7 +28,7 @@ fault_pair_open(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_
 	pair.own = server;
 	int r = fab_region_open(pair.fab, &server->offer, shm_deadline_ns(), &pair.region);
 	for (unsigned i = 0; i < n && !r; i++)
-		r = fab_connect(pair.region, depth, shm_deadline_ns(), &pair.ep[i]);
+		r = fab_connect(pair.region, NULL, depth, shm_deadline_ns(), &pair.ep[i]);
 	if (r)
 		abort();
 	*ret_pair = pair;
@@ -92,7 +92,7 @@ check_cut(unsigned n_ops)
 	assert_int_equal(fault_n_batches(pair.fab), 4);
 	/* A new connection works. */
 	struct fab_endpoint *fresh;
-	assert_int_equal(fab_connect(pair.region, DEPTH, shm_deadline_ns(), &fresh), 0);
+	assert_int_equal(fab_connect(pair.region, NULL, DEPTH, shm_deadline_ns(), &fresh), 0);
 	assert_int_equal(conf_batch(fresh, ops, 3), 0);
 	fab_disconnect(fresh);
 	fault_pair_close(&pair);
@@ -124,7 +124,7 @@ test_cut_quiet(void **state)
 	assert_int_equal(conf_batch(pair.ep[0], &op, 1), ERR_CONN);
 	assert_true(word_at(0) == 2);
 	fab_disconnect(pair.ep[0]);
-	assert_int_equal(fab_connect(pair.region, DEPTH, shm_deadline_ns(), &pair.ep[0]), 0);
+	assert_int_equal(fab_connect(pair.region, NULL, DEPTH, shm_deadline_ns(), &pair.ep[0]), 0);
 	fault_cut(pair.fab, 1, 0);
 	fault_cut(pair.fab, 0, 0);
 	assert_int_equal(conf_batch(pair.ep[0], &op, 1), 0);
@@ -207,9 +207,9 @@ test_failing_calls(void **state)
 	assert_null(region);
 	assert_int_equal(fab_region_open(pair.fab, offer, shm_deadline_ns(), &region), 0);
 	fault_fail(pair.fab, FAULT_CONNECT, 1, ERR_CONN);
-	assert_int_equal(fab_connect(region, DEPTH, shm_deadline_ns(), &ep), ERR_CONN);
+	assert_int_equal(fab_connect(region, NULL, DEPTH, shm_deadline_ns(), &ep), ERR_CONN);
 	assert_null(ep);
-	assert_int_equal(fab_connect(region, DEPTH, shm_deadline_ns(), &ep), 0);
+	assert_int_equal(fab_connect(region, NULL, DEPTH, shm_deadline_ns(), &ep), 0);
 	fab_disconnect(ep);
 	fab_region_close(region);
 	fault_pair_close(&pair);

@@ -75,7 +75,7 @@ reach(const struct fab_offer *offer, struct conf_pair *ret_pair)
 	if (!r)
 		r = fab_region_open(pair.fab, offer, shm_deadline_ns(), &pair.region);
 	if (!r)
-		r = fab_connect(pair.region, 16, shm_deadline_ns(), &pair.ep[0]);
+		r = fab_connect(pair.region, NULL, 16, shm_deadline_ns(), &pair.ep[0]);
 	if (r) {
 		fab_region_close(pair.region);
 		fab_close(pair.fab);
@@ -209,7 +209,7 @@ test_death(void **state)
 		assert_int_equal(done.status, ERR_CONN);
 		assert_ptr_equal(done.cookie, &word);
 	}
-	assert_int_equal(fab_connect(pair.region, 4, shm_deadline_ns(), &ep), ERR_CONN);
+	assert_int_equal(fab_connect(pair.region, NULL, 4, shm_deadline_ns(), &ep), ERR_CONN);
 	assert_int_equal(fab_region_open(pair.fab, &process.offer, shm_deadline_ns(), &region),
 			 ERR_CONN);
 	leave(&pair);

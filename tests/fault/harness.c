@@ -249,7 +249,7 @@ serve(struct world *w, struct rkv_session *s)
 		.layout = w->layout,
 		.joined_stamp = atomic_load(&w->client.stamps.newest),
 	};
-	int rc = fab_connect(w->region, DEPTH + 16, shm_deadline_ns(), &link.ep);
+	int rc = fab_connect(w->region, NULL, DEPTH + 16, shm_deadline_ns(), &link.ep);
 	if (rc && s->port.former_serial)
 		return; /* the session goes on waiting */
 	if (rc) {

@@ -148,7 +148,7 @@ raw_map(struct raw *raw)
 	memcpy(offer.token, raw->welcome.token, sizeof(offer.token));
 	assert_int_equal(shm_open_fabric(&raw->fab), 0);
 	assert_int_equal(fab_region_open(raw->fab, &offer, deadline, &raw->region), 0);
-	assert_int_equal(fab_connect(raw->region, 4, deadline, &raw->endpoint), 0);
+	assert_int_equal(fab_connect(raw->region, NULL, 4, deadline, &raw->endpoint), 0);
 	struct layout_superblock *superblock = malloc(sizeof(*superblock));
 	for (uint64_t off = 0; off < sizeof(*superblock); off += 8) {
 		uint64_t word = raw_word(raw, off);

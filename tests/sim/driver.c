@@ -106,13 +106,14 @@ region_close(struct fab_region *region)
 }
 
 static int
-connect_to(struct fab_region *region, uint32_t depth, int64_t deadline_ns,
-	   struct fab_endpoint **ret_endpoint)
+connect_to(struct fab_region *region, const struct fab_ticket *ticket, uint32_t depth,
+	   int64_t deadline_ns, struct fab_endpoint **ret_endpoint)
 {
 	struct sim_region *r = region_of(region);
 	struct sim *sim = fab_of(region->fab)->sim;
 	struct sim_endpoint *ep;
 
+	(void)ticket;
 	(void)deadline_ns;
 	if (r->is_severed || r->is_closed || sim->servers[r->server].is_closed)
 		return ERR_CONN;

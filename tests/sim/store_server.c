@@ -147,7 +147,7 @@ server_start(struct world *w)
 	w->server_fab = sim_fab(w->sim);
 	fab_register(w->server_fab, &w->sweep_old, 8, &w->server_key);
 	if (watch_region_open(w, w->server_fab, &region) != 0 ||
-	    fab_connect(region, 4, 0, &w->server_ep) != 0)
+	    fab_connect(region, NULL, 4, 0, &w->server_ep) != 0)
 		sim_fail(w->sim, "the server does not reach itself");
 	sim_spawn(w->sim, w->server_fab, tick_main, w);
 	sim_spawn(w->sim, w->server_fab, sweep_main, w);
@@ -251,7 +251,8 @@ static bool
 make_ready(struct peer *p, struct rkv_session *s, struct link *link)
 {
 	struct world *w = p->w;
-	if (p->is_cut || fab_connect(p->region, p->client.options.depth + 16, 0, &link->ep) != 0)
+	if (p->is_cut ||
+	    fab_connect(p->region, NULL, p->client.options.depth + 16, 0, &link->ep) != 0)
 		return false;
 	link->fab = p->fab;
 	link->layout = w->layout;

@@ -587,10 +587,10 @@ disconnect(struct fab_endpoint *ep)
 }
 
 static int
-connect_to(struct fab_region *region, uint32_t depth, int64_t deadline_ns,
-	   struct fab_endpoint **ret_endpoint)
+connect_to(struct fab_region *region, const struct fab_ticket *ticket, uint32_t depth,
+	   int64_t deadline_ns, struct fab_endpoint **ret_endpoint)
 {
-	int rc = sim_driver.connect(region, depth, deadline_ns, ret_endpoint);
+	int rc = sim_driver.connect(region, ticket, depth, deadline_ns, ret_endpoint);
 	if (rc == 0)
 		(*ret_endpoint)->driver = &store_world->driver;
 	return rc;

@@ -45,7 +45,7 @@ open_pair(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
 	sim_server(now_running, opened->memory, len, ++region_id, 1, &offer);
 	rc = fab_region_open(ret_pair->fab, &offer, INT64_MAX, &ret_pair->region);
 	for (unsigned i = 0; i < n && !rc; i++)
-		rc = fab_connect(ret_pair->region, depth, INT64_MAX, &ret_pair->ep[i]);
+		rc = fab_connect(ret_pair->region, NULL, depth, INT64_MAX, &ret_pair->ep[i]);
 	return rc;
 }
 

@@ -69,7 +69,7 @@ process_start(struct world *w, unsigned number, uint32_t depth, void (*run)(void
 	p->fab = sim_fab(w->sim);
 	assert_int_equal(fab_register(p->fab, p->local, LOCAL_LEN, &p->key), 0);
 	assert_int_equal(fab_region_open(p->fab, &w->offer, 0, &p->region), 0);
-	assert_int_equal(fab_connect(p->region, depth, 0, &p->ep), 0);
+	assert_int_equal(fab_connect(p->region, NULL, depth, 0, &p->ep), 0);
 	p->coroutine = sim_spawn(w->sim, p->fab, run, p);
 	return p;
 }
@@ -149,7 +149,7 @@ write_message(void *arg)
 	}
 	if (how == BY_CAS_ON_OTHER_CONNECTION) {
 		batch(p, &ops[0], 1);
-		assert_int_equal(fab_connect(p->region, 1, 0, &p->ep), 0);
+		assert_int_equal(fab_connect(p->region, NULL, 1, 0, &p->ep), 0);
 		batch(p, &ops[1], 1);
 		fab_disconnect(first);
 	} else {
@@ -775,7 +775,7 @@ count_batches(void *arg)
 			fab_wait(p->ep, INT64_MAX);
 	}
 	fab_disconnect(p->ep);
-	if (status && fab_connect(p->region, 1, 0, &p->ep))
+	if (status && fab_connect(p->region, NULL, 1, 0, &p->ep))
 		p->world->told = true;
 }
 

@@ -164,7 +164,7 @@ open_session(struct run *run, unsigned i, bool is_strict)
 			    .session_slot = i + 1,
 			    .serial = i + 1,
 			    .joined_stamp = w->newest};
-	if (fab_connect(p->region, 8, 0, &link.ep) != 0)
+	if (fab_connect(p->region, NULL, 8, 0, &link.ep) != 0)
 		sim_fail(w->sim, "no connection");
 	p->session->port.next_link = link;
 	atomic_store(&p->session->port.state, LINK_READY);
