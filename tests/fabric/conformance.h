@@ -66,6 +66,7 @@ void conf_test_sever(void **state);
 void conf_test_sever_while_posting(void **state);
 void conf_test_lifetimes(void **state);
 void conf_test_clock_and_randomness(void **state);
+void conf_test_random_threads(void **state);
 void conf_test_wait(void **state);
 
 #define CONF_TESTS                                                                                 \
@@ -79,6 +80,7 @@ void conf_test_wait(void **state);
 		cmocka_unit_test(conf_test_range), cmocka_unit_test(conf_test_sever),              \
 		cmocka_unit_test(conf_test_sever_while_posting),                                   \
 		cmocka_unit_test(conf_test_lifetimes),                                             \
-		cmocka_unit_test(conf_test_clock_and_randomness), cmocka_unit_test(conf_test_wait)
+		cmocka_unit_test(conf_test_clock_and_randomness),                                  \
+		cmocka_unit_test(conf_test_random_threads), cmocka_unit_test(conf_test_wait)
 
 #endif
