@@ -253,7 +253,7 @@ struct wire_cm_accept {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t n_segments;
-	uint64_t base; /* the server's address of the region */
+	uint64_t base;        /* the server's address of the region */
 	uint64_t segment_len; /* bytes of each but the last: a multiple of the page */
 	uint32_t r_key[WIRE_SEGMENTS_MAX];
 };
