@@ -7,11 +7,12 @@
 #
 #   common_SRC client_SRC server_SRC cli_SRC bench_SRC   sources of libraries and programs
 #   examples_SRC                                         one program each, with the shared library
-#   unit_TESTS fabric_TESTS sim_TESTS proc_TESTS fault_TESTS lint_TESTS
+#   unit_TESTS fabric_TESTS sim_TESTS proc_TESTS fault_TESTS lint_TESTS vm_TESTS
 #       One entry a test, without suffix. tests/unit/foo.c is linked with cmocka and with everything
 #       but main functions; foo_EXTRA lists more .c files for it, foo_CFLAGS and foo_LDFLAGS more
 #       flags. tests/unit/foo.sh is run with bash; if both are there the script is what is run, and
 #       it finds the program as $RKV_BUILD/tests/unit/foo.
+#   guest_TESTS               tests that run in the virtual machine of tests/vm only
 #   tests_PROGRAMS            programs built like tests (no suffix), which only other tests run
 #   slow_TESTS                those of the tests above that `make check` leaves out
 #   san_TESTS                 tests that `make test` runs again under each sanitizer
@@ -74,14 +75,17 @@ endif
 hardening += -fstack-protector-strong
 
 goals := $(or $(MAKECMDGOALS),all)
-goals_without_libraries := help listed clean distclean deps test demo format format-check lint model
+goals_without_libraries := help listed clean distclean deps test test-vm demo bench format format-check \
+	lint model
 ifneq ($(filter-out $(goals_without_libraries),$(goals)),)
 need = $(if $(shell $(PKG_CONFIG) $(1) $(2) && echo yes),,$(error $(2) $(3) is missing: run \
 	"deploy/deps.sh build test", or install its development package and pkg-config))
 $(call need,--atleast-version=2.2,liburing,(version 2.2 or later))
 $(call need,--exists,libxxhash,(its header))
-uring_CFLAGS := $(shell $(PKG_CONFIG) --cflags liburing libxxhash)
-uring_LIBS := $(shell $(PKG_CONFIG) --libs liburing)
+$(call need,--atleast-version=1.11,libibverbs,(rdma-core 32 or later))
+$(call need,--exists,librdmacm,(rdma-core))
+libraries_CFLAGS := $(shell $(PKG_CONFIG) --cflags liburing libxxhash libibverbs librdmacm)
+libraries_LIBS := $(shell $(PKG_CONFIG) --libs liburing librdmacm libibverbs)
 endif
 ifneq ($(filter tests test-all check mutant-programs $(O)/tests/% $(O)/obj/tests/%,$(goals)),)
 $(call need,--exists,cmocka,(for tests))
@@ -92,7 +96,7 @@ endif
 # Sections of their own, so that a link leaves out what is not used: librkv then has nothing that
 # prints, though it shares files with programs that do.
 base_CFLAGS := -std=gnu11 -D_GNU_SOURCE -pthread -fPIC -fvisibility=hidden -ffunction-sections \
-	-fdata-sections $(warnings) $(hardening) $(tiny_FLAGS_$(TINY)) $(uring_CFLAGS)
+	-fdata-sections $(warnings) $(hardening) $(tiny_FLAGS_$(TINY)) $(libraries_CFLAGS)
 all_LDFLAGS = $(LDFLAGS) -pthread $(san_LDFLAGS) \
 	-Wl,-z,relro,-z,now -Wl,--as-needed -Wl,--gc-sections
 compile = $(CC) $(base_CFLAGS) $(includes) $(CFLAGS) $(CPPFLAGS) $($(notdir $*)_CFLAGS)
@@ -112,9 +116,10 @@ soname := librkv.so.$(firstword $(subst ., ,$(version)))
 libraries := $(O)/librkv.a $(O)/librkv.so
 programs := $(O)/kv-server $(O)/kv-cli $(O)/kv-bench
 examples := $(patsubst %.c,$(O)/examples/%,$(notdir $(examples_SRC)))
-suite := $(unit_TESTS) $(fabric_TESTS) $(sim_TESTS) $(proc_TESTS) $(fault_TESTS) $(lint_TESTS)
+suite := $(unit_TESTS) $(fabric_TESTS) $(sim_TESTS) $(proc_TESTS) $(fault_TESTS) $(lint_TESTS) \
+	$(vm_TESTS)
 suite := $(if $(TINY),$(tiny_$(TINY)_TESTS),$(suite))
-all_tests := $(sort $(suite) $(san_TESTS) $(tiny_hash_TESTS) $(tiny_tags_TESTS))
+all_tests := $(sort $(suite) $(san_TESTS) $(tiny_hash_TESTS) $(tiny_tags_TESTS) $(guest_TESTS))
 test_programs := $(patsubst %.c,%,$(wildcard $(addsuffix .c,$(all_tests) $(tests_PROGRAMS))))
 sources := $(common_SRC) $(client_SRC) $(server_SRC) $(cli_SRC) $(bench_SRC) $(examples_SRC) \
 	$(addsuffix .c,$(test_programs)) $(foreach t,$(test_programs),$($(notdir $(t))_EXTRA))
@@ -162,7 +167,7 @@ $(O)/librkv.a: $(call objects,$(client_SRC)) $(O)/obj/common.a
 $(O)/librkv.so.$(version): $(call objects,$(client_SRC)) $(O)/obj/common.a client/librkv.map
 	@$(say) LINK $@
 	$(Q)$(CC) -shared -Wl,-soname,$(soname) -Wl,--version-script,client/librkv.map \
-		$(all_LDFLAGS) $(shared_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(uring_LIBS)
+		$(all_LDFLAGS) $(shared_LDFLAGS) -o $@ $(filter %.o %.a,$^) $(libraries_LIBS)
 $(O)/$(soname): $(O)/librkv.so.$(version)
 	$(Q)ln -sf $(<F) $@
 $(O)/librkv.so: $(O)/$(soname)
@@ -173,7 +178,7 @@ $(O)/kv-cli: $(call objects,$(cli_SRC)) $(O)/librkv.a $(O)/obj/common.a
 $(O)/kv-bench: $(call objects,$(bench_SRC)) $(O)/librkv.a $(O)/obj/common.a
 $(programs):
 	@$(say) LINK $@
-	$(Q)$(link) $^ $(uring_LIBS) -lm
+	$(Q)$(link) $^ $(libraries_LIBS) -lm
 
 define example
 $(O)/examples/$(basename $(notdir $(1))): $(call objects,$(1)) $(O)/librkv.so
@@ -188,7 +193,7 @@ define test_program
 $(O)/$(1): $(call objects,$(1).c $($(notdir $(1))_EXTRA)) $(test_archives)
 	@mkdir -p $$(@D)
 	@$$(say) LINK $$@
-	$$(Q)$$(link) $$($(notdir $(1))_LDFLAGS) $$^ $$(cmocka_LIBS) $$(uring_LIBS) -lm
+	$$(Q)$$(link) $$($(notdir $(1))_LDFLAGS) $$^ $$(cmocka_LIBS) $$(libraries_LIBS) -lm
 endef
 $(foreach t,$(test_programs),$(eval $(call test_program,$(t))))
 
@@ -207,6 +212,7 @@ check: tests ## the quick tests (TESTS="tests/unit/foo ...": only these)
 .PHONY: test
 test: ## all tests, in all the builds they need; installs what is missing first
 	@deploy/deps.sh build test
+	@deploy/deps.sh vm || [ "$$CI" != true ]
 	@$(submake) test-all
 
 sanitizers := $(if $(SAN)$(TINY),,address$(comma)undefined thread)
@@ -218,6 +224,12 @@ test-all: tests
 	@$(run) @$(O) $(suite) \
 		$(foreach s,$(sanitizers),@$(call directory,$(s),) $(san_TESTS)) \
 		$(foreach t,$(tinies),@$(call directory,,$(t)) $(tiny_$(t)_TESTS))
+
+.PHONY: test-vm
+test-vm: ## the tests over RDMA devices: Soft-RoCE, in a virtual machine that is built for it
+	@deploy/deps.sh build test vm
+	@$(submake) tests
+	@$(run) @$(O) $(vm_TESTS)
 
 .PHONY: model
 model: ## the Promela models: the rules hold, and each is needed (spin)
@@ -291,7 +303,7 @@ help: ## this text
 	@echo 'Variables:'
 	@sed -n 's/^#: /  /p' $(MAKEFILE_LIST)
 
-#: V=1           show the commands
+#: V=1           show the commands, and what tests print
 #: CC=clang      another compiler; builds in build/clang/
 #: SAN=LIST      sanitizers: address,undefined or thread; builds in build/<list>/
 #: TINY=NAME     limits that force collisions (hash) or wraps (tags), for tests only
@@ -301,4 +313,5 @@ help: ## this text
 #: SECONDS=N     sim-long, mutants: how long to search (default 600)
 #: MUTANTS="..." mutants: only these of tests/sim/mutants/table
 #: JOBS=N        run N tests at once (default 1, as some count on a quiet machine)
+#: ROUNDS=N      bench: measure everything N times (default 5), each time for SPAN=N seconds (1)
 #: PREFIX=DIR    install: /usr/local; also BINDIR, LIBDIR, INCLUDEDIR, MANDIR; DESTDIR before all

@@ -11,14 +11,13 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define SECOND_NS UINT64_C(1000000000)
+#include "bench/clock.h"
 
 struct driver_thread {
 	struct driver *driver;
-	struct rkv_session *session;
+	struct target_session *session;
 	struct worker *worker;
 	pthread_t thread;
-	uint64_t start_ns;
 	uint64_t end_ns;
 	int failure;
 };
@@ -27,12 +26,13 @@ enum gate { GATE_CLOSED, GATE_OPEN, GATE_HOME };
 
 struct driver {
 	const struct driver_config *config;
-	struct rkv_client *client;
+	struct target *target;
 	struct driver_thread *threads;
 	uint32_t n_threads; /* that have a session */
 	pthread_mutex_t lock;
 	pthread_cond_t change; /* of gate and n_running */
 	enum gate gate;
+	uint64_t start_ns; /* when the gate opened */
 	uint32_t n_running;
 	_Atomic bool stop;
 };
@@ -46,36 +46,27 @@ open_threads(struct driver *driver)
 	for (uint32_t i = 0; i < config->n_threads; i++) {
 		struct driver_thread *thread = &driver->threads[i];
 		thread->driver = driver;
-		int code = rkv_session_open(driver->client, &thread->session);
+		int code = driver->target->session_open(driver->target, &thread->session);
 		if (code < 0)
 			return code;
 		driver->n_threads++;
-		thread->worker = worker_create(&config->worker, thread->session, i);
+		thread->worker =
+			worker_create(&config->worker, thread->session, config->first_thread + i);
 		if (thread->worker == NULL)
 			return RKV_E_NOMEM;
 	}
 	return RKV_OK;
 }
 
-static void
-fill_in_options(const struct driver_config *config, struct rkv_options *ret_options)
-{
-	rkv_options_init(ret_options);
-	ret_options->op_timeout_ms = config->worker.timeout_ms;
-	ret_options->depth = config->worker.depth;
-	ret_options->cache_bytes = config->cache_bytes;
-	ret_options->log = config->log;
-}
-
 int
-driver_open(const struct driver_config *config, struct driver **ret_driver)
+driver_open(const struct driver_config *config, struct target *target, struct driver **ret_driver)
 {
-	struct rkv_options options;
 	int code = RKV_E_NOMEM;
 	struct driver *driver = calloc(1, sizeof(*driver));
 	if (driver == NULL)
 		return code;
 	driver->config = config;
+	driver->target = target;
 	pthread_condattr_t attributes;
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -84,10 +75,6 @@ driver_open(const struct driver_config *config, struct driver **ret_driver)
 	pthread_mutex_init(&driver->lock, NULL);
 	driver->threads = calloc(config->n_threads, sizeof(*driver->threads));
 	if (driver->threads == NULL)
-		goto fail;
-	fill_in_options(config, &options);
-	code = rkv_open(config->server, &options, &driver->client);
-	if (code < 0)
 		goto fail;
 	code = open_threads(driver);
 	if (code < 0)
@@ -105,24 +92,13 @@ driver_close(struct driver *driver)
 	if (driver == NULL)
 		return;
 	for (uint32_t i = 0; i < driver->n_threads; i++) {
-		rkv_session_close(driver->threads[i].session);
+		driver->target->session_close(driver->threads[i].session);
 		worker_destroy(driver->threads[i].worker);
 	}
-	rkv_close(driver->client);
 	pthread_cond_destroy(&driver->change);
 	pthread_mutex_destroy(&driver->lock);
 	free(driver->threads);
 	free(driver);
-}
-
-uint64_t
-driver_value_size_max(struct driver *driver)
-{
-	const uint64_t header = 40; /* of a block, says rkv_limit_values */
-	struct rkv_limit_values limits;
-	if (rkv_limits(driver->client, &limits) != RKV_OK)
-		return 0;
-	return limits.block_len_max - header - GEN_KEY_MAX;
 }
 
 /* ---- A phase ---- */
@@ -152,6 +128,7 @@ set_gate(struct driver *driver, enum gate gate)
 {
 	pthread_mutex_lock(&driver->lock);
 	driver->gate = gate;
+	driver->start_ns = clock_ns();
 	pthread_cond_broadcast(&driver->change);
 	pthread_mutex_unlock(&driver->lock);
 }
@@ -162,10 +139,10 @@ thread_main(void *arg)
 	struct driver_thread *thread = arg;
 	if (!gate_opens(thread->driver))
 		return NULL;
-	thread->start_ns = worker_now_ns();
-	thread->failure = worker_run(thread->worker, &thread->driver->stop);
-	thread->end_ns = worker_now_ns();
-	change_running(thread->driver, -1);
+	struct driver *driver = thread->driver;
+	thread->failure = worker_run(thread->worker, driver->start_ns, &driver->stop);
+	thread->end_ns = clock_ns();
+	change_running(driver, -1);
 	return NULL;
 }
 
@@ -177,14 +154,16 @@ join_threads(struct driver *driver, uint32_t n_threads)
 }
 
 static int
-start_threads(struct driver *driver, struct workload_sources *sources)
+start_threads(struct driver *driver, const struct driver_phase *phase)
 {
 	driver->gate = GATE_CLOSED;
 	driver->n_running = driver->n_threads;
 	atomic_store(&driver->stop, false);
 	for (uint32_t i = 0; i < driver->n_threads; i++) {
 		struct driver_thread *thread = &driver->threads[i];
-		worker_prepare(thread->worker, workload_source(sources, i));
+		uint32_t number = driver->config->first_thread + i;
+		worker_prepare(thread->worker, phase->sources->of(phase->sources, number),
+			       phase->interval_ns);
 		if (pthread_create(&thread->thread, NULL, thread_main, thread) != 0) {
 			set_gate(driver, GATE_HOME);
 			join_threads(driver, i);
@@ -203,13 +182,14 @@ n_done(const struct driver *driver)
 	return n;
 }
 
-/* Waits until no thread runs, at most until then; true if none does. */
+/* Waits until no thread runs, at most for so long; true if none does. */
 static bool
-wait_until(struct driver *driver, uint64_t until_ns)
+wait_for(struct driver *driver, uint64_t span_ns)
 {
+	uint64_t until_ns = clock_kernel_ns() + span_ns;
 	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / SECOND_NS),
-		.tv_nsec = (long)(until_ns % SECOND_NS),
+		.tv_sec = (time_t)(until_ns / CLOCK_S_NS),
+		.tv_nsec = (long)(until_ns % CLOCK_S_NS),
 	};
 	int timed_out = 0;
 	pthread_mutex_lock(&driver->lock);
@@ -220,24 +200,31 @@ wait_until(struct driver *driver, uint64_t until_ns)
 	return ended;
 }
 
+/* Shows how far it is; ends the phase if that is answered with false. */
 static void
-watch_threads(struct driver *driver, uint64_t time_max_ns, driver_progress_fn progress, void *arg)
+show(struct driver *driver, const struct driver_phase *phase)
 {
-	uint64_t start_ns = worker_now_ns();
-	uint64_t stop_ns = time_max_ns ? start_ns + time_max_ns : UINT64_MAX;
-	uint64_t report_ns = start_ns + SECOND_NS;
-	while (!wait_until(driver, report_ns < stop_ns ? report_ns : stop_ns)) {
-		uint64_t now_ns = worker_now_ns();
-		if (now_ns >= stop_ns) {
+	uint64_t elapsed_ns = clock_ns() - driver->start_ns;
+	if (!phase->progress(phase->progress_arg, n_done(driver), elapsed_ns))
+		atomic_store(&driver->stop, true);
+}
+
+static void
+watch_threads(struct driver *driver, const struct driver_phase *phase)
+{
+	uint64_t max_ns = phase->time_max_ns ? phase->time_max_ns : UINT64_MAX;
+	uint64_t elapsed_ns = 0;
+	uint64_t wait_ns;
+	do {
+		if (elapsed_ns > 0)
+			show(driver, phase);
+		elapsed_ns = clock_ns() - driver->start_ns;
+		if (elapsed_ns >= max_ns)
 			atomic_store(&driver->stop, true);
-			stop_ns = UINT64_MAX;
-		}
-		if (now_ns < report_ns)
-			continue;
-		report_ns += SECOND_NS;
-		if (progress)
-			progress(arg, n_done(driver), now_ns - start_ns);
-	}
+		uint64_t left_ns = elapsed_ns < max_ns ? max_ns - elapsed_ns : UINT64_MAX;
+		wait_ns = left_ns < SERIES_STEP_NS ? left_ns : SERIES_STEP_NS;
+	} while (!wait_for(driver, wait_ns));
+	show(driver, phase);
 }
 
 /* ---- Counters ---- */
@@ -247,16 +234,22 @@ watch_threads(struct driver *driver, uint64_t time_max_ns, driver_progress_fn pr
 _Static_assert(sizeof(struct rkv_stats_values) == N_STATS * sizeof(uint64_t), "counters only");
 
 static void
+add_stats(uint64_t sums[N_STATS], const struct rkv_stats_values *values)
+{
+	uint64_t counters[N_STATS];
+	memcpy(counters, values, sizeof(counters));
+	for (size_t k = 0; k < N_STATS; k++)
+		sums[k] += counters[k];
+}
+
+static void
 sum_stats(const struct driver *driver, uint64_t ret_sums[N_STATS])
 {
 	memset(ret_sums, 0, N_STATS * sizeof(ret_sums[0]));
 	for (uint32_t i = 0; i < driver->n_threads; i++) {
 		struct rkv_stats_values values = {0};
-		uint64_t counters[N_STATS];
-		rkv_stats(driver->threads[i].session, &values);
-		memcpy(counters, &values, sizeof(counters));
-		for (size_t k = 0; k < N_STATS; k++)
-			ret_sums[k] += counters[k];
+		driver->target->stats(driver->threads[i].session, &values);
+		add_stats(ret_sums, &values);
 	}
 }
 
@@ -278,41 +271,60 @@ cpu_now_ns(void)
 	getrusage(RUSAGE_SELF, &usage);
 	uint64_t seconds = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec);
 	uint64_t microseconds = (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-	return seconds * SECOND_NS + microseconds * 1000;
+	return seconds * CLOCK_S_NS + microseconds * 1000;
 }
 
 static void
 collect(const struct driver *driver, struct driver_result *result)
 {
-	uint64_t start_ns = UINT64_MAX;
-	uint64_t end_ns = 0;
+	result->start_ns = driver->start_ns;
 	for (uint32_t i = 0; i < driver->n_threads; i++) {
 		const struct driver_thread *thread = &driver->threads[i];
+		uint64_t lag_ns = worker_lag_ns(thread->worker);
 		tally_merge(&result->tally, worker_tally(thread->worker));
-		start_ns = thread->start_ns < start_ns ? thread->start_ns : start_ns;
-		end_ns = thread->end_ns > end_ns ? thread->end_ns : end_ns;
+		result->lag_ns = lag_ns > result->lag_ns ? lag_ns : result->lag_ns;
+		result->end_ns = thread->end_ns > result->end_ns ? thread->end_ns : result->end_ns;
 		if (thread->failure < 0)
 			result->failure = thread->failure;
 	}
-	result->wall_ns = end_ns - start_ns;
 }
 
 int
-driver_run(struct driver *driver, struct workload_sources *sources, uint64_t time_max_ns,
-	   driver_progress_fn progress, void *progress_arg, struct driver_result *ret_result)
+driver_run(struct driver *driver, const struct driver_phase *phase,
+	   struct driver_result *ret_result)
 {
 	uint64_t stats_before[N_STATS];
 	sum_stats(driver, stats_before);
 	uint64_t cpu_start_ns = cpu_now_ns();
-	int code = start_threads(driver, sources);
+	int code = start_threads(driver, phase);
 	if (code < 0)
 		return code;
 	set_gate(driver, GATE_OPEN);
-	watch_threads(driver, time_max_ns, progress, progress_arg);
+	watch_threads(driver, phase);
 	join_threads(driver, driver->n_threads);
 	memset(ret_result, 0, sizeof(*ret_result));
 	ret_result->cpu_ns = cpu_now_ns() - cpu_start_ns;
 	added_stats(driver, stats_before, &ret_result->stats);
 	collect(driver, ret_result);
 	return RKV_OK;
+}
+
+void
+driver_merge(struct driver_result *result, const struct driver_result *other)
+{
+	uint64_t sums[N_STATS];
+	memset(sums, 0, sizeof(sums));
+	add_stats(sums, &result->stats);
+	add_stats(sums, &other->stats);
+	memcpy(&result->stats, sums, sizeof(sums));
+	tally_merge(&result->tally, &other->tally);
+	if (other->start_ns < result->start_ns)
+		result->start_ns = other->start_ns;
+	if (other->end_ns > result->end_ns)
+		result->end_ns = other->end_ns;
+	if (other->lag_ns > result->lag_ns)
+		result->lag_ns = other->lag_ns;
+	if (other->failure < 0)
+		result->failure = other->failure;
+	result->cpu_ns += other->cpu_ns;
 }

@@ -9,6 +9,8 @@
  *   latest    the newest acknowledged key, minus a rank over as many items as there are keys before
  *             it. (The very first record is therefore never drawn; so it is in YCSB.)
  *   hotspot   the first fifth of the records takes four fifths of the operations.
+ *   exponential   the newest acknowledged key, minus an exponentially distributed number; 95 % of
+ *             the operations go to the newest 6/7 of the records.
  *   uniform   over the records that were there at the start.
  *
  * Where YCSB adds up zeta term by term, the terms beyond the first ones are summed here by Euler
@@ -17,15 +19,17 @@
  */
 #include "bench/generator.h"
 
+#include <endian.h>
 #include <math.h>
 #include <string.h>
 
 #define SCRAMBLED_ITEMS UINT64_C(10000000000)
 #define SCRAMBLED_ZETA 26.46902820178302
 #define ZETA_HEAD_TERMS 128
+#define ZETA_TWO 1.5034777750283594 /* 1 + 2^-theta */
 
-#define HOT_KEYS 0.2
-#define HOT_OPERATIONS 0.8
+/* 1 / (1 - theta), a whole number: powers of it take a few multiplications. */
+#define ZIPFIAN_ALPHA 100
 
 /* ---- Random numbers ---- */
 
@@ -75,19 +79,13 @@ zeta(const struct gen_zipfian *zipfian, uint64_t n_items)
 	return zipfian->zeta_head + zeta_end((double)n_items) - zeta_end(ZETA_HEAD_TERMS);
 }
 
-static double
-zeta_two(void)
-{
-	return 1 + pow(0.5, GEN_ZIPFIAN_THETA);
-}
-
 static void
 zipfian_set(struct gen_zipfian *zipfian, uint64_t n_items, double zeta_n)
 {
 	zipfian->n_items = n_items;
 	zipfian->zeta = zeta_n;
 	zipfian->eta =
-		(1 - pow(2 / (double)n_items, 1 - GEN_ZIPFIAN_THETA)) / (1 - zeta_two() / zeta_n);
+		(1 - pow(2 / (double)n_items, 1 - GEN_ZIPFIAN_THETA)) / (1 - ZETA_TWO / zeta_n);
 }
 
 void
@@ -104,17 +102,27 @@ gen_zipfian_resize(struct gen_zipfian *zipfian, uint64_t n_items)
 		zipfian_set(zipfian, n_items, zeta(zipfian, n_items));
 }
 
+static double
+to_alpha(double x)
+{
+	double x4 = x * x * x * x;
+	double x32 = x4 * x4;
+	x32 *= x32;
+	x32 *= x32;
+	_Static_assert(ZIPFIAN_ALPHA == 32 + 64 + 4, "the powers that are multiplied");
+	return x32 * (x32 * x32) * x4;
+}
+
 uint64_t
 gen_zipfian_next(const struct gen_zipfian *zipfian, struct gen_random *random)
 {
-	const double alpha = 1 / (1 - GEN_ZIPFIAN_THETA);
 	double u = gen_unit(random);
 	double scaled = u * zipfian->zeta;
 	if (scaled < 1)
 		return 0;
-	if (scaled < zeta_two())
+	if (scaled < ZETA_TWO)
 		return 1;
-	double share = pow(zipfian->eta * u - zipfian->eta + 1, alpha);
+	double share = to_alpha(zipfian->eta * u - zipfian->eta + 1);
 	uint64_t rank = (uint64_t)((double)zipfian->n_items * share);
 	return rank < zipfian->n_items ? rank : zipfian->n_items - 1;
 }
@@ -133,39 +141,86 @@ gen_fnvhash64(uint64_t number)
 	return hash >> 63 ? -hash : hash;
 }
 
-/* By hand and two digits at a time, as snprintf would cost as much as a GET of a nearby server. */
+/*
+ * Eight digits at a time, each eight by halves that do not wait for one another: a snprintf would
+ * cost as much as a GET of a nearby server.
+ */
+static uint64_t
+eight_digits(uint32_t number)
+{
+	uint64_t halves = number / 10000 | (uint64_t)(number % 10000) << 32;
+	uint64_t hundreds = (halves * 5243 >> 19) & UINT64_C(0x0000007f0000007f);
+	uint64_t pairs = hundreds | (halves - hundreds * 100) << 16;
+	uint64_t tens = (pairs * 103 >> 10) & UINT64_C(0x000f000f000f000f);
+	return (tens | (pairs - tens * 10) << 8) | UINT64_C(0x3030303030303030);
+}
+
+static inline void
+write_eight(char *digits, uint32_t number)
+{
+	uint64_t text = htole64(eight_digits(number));
+	memcpy(digits, &text, sizeof(text));
+}
+
+uint32_t
+gen_key_name_padded(char name[GEN_KEY_MAX], uint64_t number, uint32_t n_digits)
+{
+	const uint64_t e8 = 100000000;
+	char digits[24 + GEN_DIGITS_MAX]; /* what is copied beyond the end does not count */
+	uint64_t upper = number / e8;
+	memset(digits + 24, 0, GEN_DIGITS_MAX);
+	write_eight(digits, (uint32_t)(upper / e8));
+	write_eight(digits + 8, (uint32_t)(upper % e8));
+	write_eight(digits + 16, (uint32_t)(number % e8));
+	uint32_t n_zeros = 24 - GEN_DIGITS_MAX; /* no number has more digits */
+	while (n_zeros < 24 - n_digits && digits[n_zeros] == '0')
+		n_zeros++;
+	memcpy(name, "user", 4);
+	memcpy(name + 4, digits + n_zeros, GEN_DIGITS_MAX); /* a constant length costs least */
+	return 4 + 24 - n_zeros;
+}
+
 uint32_t
 gen_key_name(char name[GEN_KEY_MAX], uint64_t number)
 {
-	char digits[20];
-	char *const end = digits + sizeof(digits);
-	char *first = end;
-	while (number >= 10) {
-		uint32_t pair = (uint32_t)(number % 100);
-		number /= 100;
-		*--first = (char)('0' + pair % 10);
-		*--first = (char)('0' + pair / 10);
-	}
-	if (number > 0 || first == end)
-		*--first = (char)('0' + number);
-	memcpy(name, "user", 4);
-	memcpy(name + 4, first, (size_t)(end - first));
-	return 4 + (uint32_t)(end - first);
+	return gen_key_name_padded(name, number, 1);
+}
+
+uint32_t
+gen_key_short(char name[GEN_KEY_MAX], uint64_t number)
+{
+	for (uint32_t i = 0; i < GEN_SHORT_LEN; i++, number >>= 5)
+		name[i] = "0123456789abcdefghijklmnopqrstuv"[number & 31];
+	return GEN_SHORT_LEN;
+}
+
+struct gen_choice
+gen_choice(enum gen_distribution distribution)
+{
+	return (struct gen_choice){
+		.distribution = distribution,
+		.hot_keys = 0.2,
+		.hot_operations = 0.8,
+		.exponential_percentile = 95,
+		.exponential_share = 0.8571428571,
+	};
 }
 
 void
-gen_keys_init(struct gen_keys *keys, enum gen_distribution distribution, uint64_t first,
+gen_keys_init(struct gen_keys *keys, const struct gen_choice *choice, uint64_t first,
 	      uint64_t n_records, uint64_t n_spare)
 {
-	uint64_t n_hot = (uint64_t)((double)n_records * HOT_KEYS);
+	uint64_t n_hot = (uint64_t)((double)n_records * choice->hot_keys);
+	double range = (double)n_records * choice->exponential_share;
 	*keys = (struct gen_keys){
-		.distribution = distribution,
+		.choice = *choice,
 		.first = first,
 		.n_records = n_records,
 		.n_choices = n_records + n_spare + 1,
 		.n_hot = n_hot ? n_hot : 1,
+		.mean = -range / log1p(-choice->exponential_percentile / 100),
 	};
-	if (distribution == GEN_LATEST)
+	if (choice->distribution == GEN_LATEST)
 		gen_zipfian_init(&keys->zipfian, n_records);
 	else
 		zipfian_set(&keys->zipfian, SCRAMBLED_ITEMS, SCRAMBLED_ZETA);
@@ -195,21 +250,33 @@ static uint64_t
 next_hotspot(struct gen_keys *keys, struct gen_random *random)
 {
 	uint64_t n_cold = keys->n_records - keys->n_hot;
-	if (n_cold == 0 || gen_unit(random) < HOT_OPERATIONS)
+	if (n_cold == 0 || gen_unit(random) < keys->choice.hot_operations)
 		return keys->first + gen_below(random, keys->n_hot);
 	return keys->first + keys->n_hot + gen_below(random, n_cold);
+}
+
+static uint64_t
+next_exponential(struct gen_keys *keys, struct gen_random *random, uint64_t last)
+{
+	double distance;
+	do
+		distance = -log1p(-gen_unit(random)) * keys->mean;
+	while (distance >= (double)(last - keys->first + 1));
+	return last - (uint64_t)distance;
 }
 
 uint64_t
 gen_keys_next(struct gen_keys *keys, struct gen_random *random, uint64_t last)
 {
-	switch (keys->distribution) {
+	switch (keys->choice.distribution) {
 	case GEN_ZIPFIAN:
 		return next_scrambled(keys, random, last);
 	case GEN_LATEST:
 		return next_latest(keys, random, last);
 	case GEN_HOTSPOT:
 		return next_hotspot(keys, random);
+	case GEN_EXPONENTIAL:
+		return next_exponential(keys, random, last);
 	case GEN_UNIFORM:
 		break;
 	}

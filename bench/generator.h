@@ -77,7 +77,20 @@ uint64_t gen_zipfian_next(const struct gen_zipfian *zipfian, struct gen_random *
 
 /* ---- Keys ---- */
 
-enum gen_distribution { GEN_UNIFORM, GEN_ZIPFIAN, GEN_LATEST, GEN_HOTSPOT };
+enum gen_distribution { GEN_UNIFORM, GEN_ZIPFIAN, GEN_LATEST, GEN_HOTSPOT, GEN_EXPONENTIAL };
+#define GEN_DISTRIBUTIONS 5
+
+/* How keys are chosen, with YCSB's parameters. */
+struct gen_choice {
+	enum gen_distribution distribution;
+	double hot_keys;               /* hotspot: share of the records ... */
+	double hot_operations;         /* ... and of the operations that go to them */
+	double exponential_percentile; /* exponential: so many % of the operations go to ... */
+	double exponential_share;      /* ... this share of the records, the newest */
+};
+
+/* With the parameters that YCSB has if nothing is said. */
+struct gen_choice gen_choice(enum gen_distribution distribution);
 
 /* YCSB's 64-bit FNV hash of a key number, made non-negative as it does it. */
 uint64_t gen_fnvhash64(uint64_t number);
@@ -87,17 +100,26 @@ uint64_t gen_fnvhash64(uint64_t number);
 /* "user" and a number in decimal, not terminated. Returns the length. */
 uint32_t gen_key_name(char name[GEN_KEY_MAX], uint64_t number);
 
+/* The same with zeros before the number, so that it has n_digits (YCSB's zeropadding) or more. */
+#define GEN_DIGITS_MAX 20u
+uint32_t gen_key_name_padded(char name[GEN_KEY_MAX], uint64_t number, uint32_t n_digits);
+
+/* The number in GEN_SHORT_LEN letters and digits, for keys that are to be short. */
+#define GEN_SHORT_LEN 13u
+uint32_t gen_key_short(char name[GEN_KEY_MAX], uint64_t number);
+
 struct gen_keys {
-	enum gen_distribution distribution;
+	struct gen_choice choice;
 	uint64_t first;     /* key number of the first record */
 	uint64_t n_records; /* before the run */
 	uint64_t n_choices; /* zipfian: scattered over so many numbers, some of later inserts */
 	uint64_t n_hot;     /* hotspot */
+	double mean;        /* exponential: distance from the newest key */
 	struct gen_zipfian zipfian;
 };
 
 /* n_records: 1 or more. n_spare: room for inserts; YCSB takes twice as many as it expects. */
-void gen_keys_init(struct gen_keys *keys, enum gen_distribution distribution, uint64_t first,
+void gen_keys_init(struct gen_keys *keys, const struct gen_choice *choice, uint64_t first,
 		   uint64_t n_records, uint64_t n_spare);
 
 /* A key number first..last, where last is the newest one that is certain to be there. */

@@ -13,7 +13,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
+
+#include "bench/shared.h"
 
 #define RING (UINT64_C(1) << 16)
 
@@ -29,10 +30,14 @@ struct inserts {
 struct inserts *
 inserts_create(uint64_t first)
 {
-	struct inserts *inserts = aligned_alloc(64, sizeof(*inserts));
+	pthread_mutexattr_t attributes;
+	struct inserts *inserts = shared_alloc(sizeof(*inserts));
 	if (inserts == NULL)
 		return NULL;
-	pthread_mutex_init(&inserts->lock, NULL);
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_mutex_init(&inserts->lock, &attributes);
+	pthread_mutexattr_destroy(&attributes);
 	atomic_init(&inserts->next, first);
 	atomic_init(&inserts->last, first - 1);
 	atomic_init(&inserts->n_returned, 0);
@@ -47,7 +52,7 @@ inserts_destroy(struct inserts *inserts)
 	if (inserts == NULL)
 		return;
 	pthread_mutex_destroy(&inserts->lock);
-	free(inserts);
+	shared_free(inserts, sizeof(*inserts));
 }
 
 static bool

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The sequence of inserted keys, shared by all threads: who inserts takes the next number, and says
- * when the key is there. inserts_last is the newest number such that it and all before it are
- * there, whatever the order in which inserts end. An insert that failed gives its number to the
- * next one, so that no gap remains.
+ * The sequence of inserted keys, shared by all threads, also of processes that are forked later:
+ * who inserts takes the next number, and says when the key is there. inserts_last is the newest
+ * number such that it and all before it are there, whatever the order in which inserts end. An
+ * insert that failed gives its number to the next one, so that no gap remains.
  */
 #ifndef RKV_BENCH_INSERTS_H
 #define RKV_BENCH_INSERTS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Options with a number are rows of one table with their limits; what is wrong is told in a
- * sentence on standard error.
+ * Options with a number, with a text and without argument are rows of three tables; what is wrong
+ * is told in a sentence on standard error. The command line is gone through three times: for the
+ * property files, for single properties, and for options, so that the later count more.
  */
 #include "bench/options.h"
 
@@ -13,54 +14,50 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/properties.h"
 #include "bench/value.h"
 #include "client/include/rkv.h"
 
-static const char help[] =
-	"kv-bench: YCSB workloads on an rkv server\n"
-	"\n"
-	"  kv-bench --load --run --workload b --records 100000 --operations 1000000 --threads 4\n"
-	"\n"
-	"What to do (one or both; --load goes first, and --run keeps its sessions and their "
-	"caches):\n"
-	"  --load               store the records\n"
-	"  --run                run the workload on records that are there\n"
-	"  --server HOST:PORT   default $RKV_SERVER, else localhost:7440\n"
-	"\n"
-	"The workload:\n"
-	"  --workload LETTER    a: 50 % read, 50 % update      b: 95 % read, 5 % update\n"
-	"                       c: 100 % read                  d: 95 % read of the latest, 5 % "
-	"insert\n"
-	"                       f: 50 % read, 50 % read-modify-write      default a\n"
-	"                       (e, scans, cannot be: the index is a hash table)\n"
-	"  --distribution NAME  uniform, zipfian, latest or hotspot; default the workload's\n"
-	"  --records N          default 1000\n"
-	"  --operations N       default 1000\n"
-	"  --insert-start N     number of the first record's key; default 0\n"
-	"  --value-size BYTES   default 1000, YCSB's 10 fields of 100 bytes; always written whole\n"
-	"  --cas, --blind       read-modify-write by compare-and-swap, begun anew when another "
-	"write\n"
-	"                       came first (default), or by put, as YCSB does it\n"
-	"  --verify             check every byte of every value that is read\n"
-	"  --seed N             of all random numbers; default 1\n"
-	"\n"
-	"How:\n"
-	"  --threads N          default 1; each has a session\n"
-	"  --depth N            operations in flight of each thread; default 1\n"
-	"  --cache-bytes N      location cache of each session; default the library's\n"
-	"  --timeout-ms N       of an operation, with all its retries; default 5000\n"
-	"  --max-seconds N      end a phase after so long, whatever is left of it\n"
-	"\n"
-	"  --json FILE          write the report as JSON too; '-': to standard output, and the "
-	"tables\n"
-	"                       to standard error\n"
-	"  --help, --version\n"
-	"\n"
-	"Exit status: 0 if all went well; 1 if an operation failed, a value was wrong, or a key "
-	"that\n"
-	"must be there was not; 2 if the command line is wrong.\n";
+/* ---- Values ---- */
 
-/* ---- Numbers ---- */
+int
+options_number(const char *name, uint64_t min, uint64_t max, const char *text, uint64_t *ret_number)
+{
+	char *end;
+	errno = 0;
+	unsigned long long value = strtoull(text, &end, 10);
+	if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || value < min ||
+	    value > max) {
+		fprintf(stderr, "kv-bench: %s takes a number from %llu to %llu, not \"%s\"\n", name,
+			(unsigned long long)min, (unsigned long long)max, text);
+		return OPTIONS_BAD;
+	}
+	*ret_number = value;
+	return OPTIONS_GO;
+}
+
+int
+options_word(const char *name, const char *const words[], int n, const char *text, int *ret_index)
+{
+	for (int i = 0; i < n; i++) {
+		if (strcmp(text, words[i]) == 0) {
+			*ret_index = i;
+			return OPTIONS_GO;
+		}
+	}
+	fprintf(stderr, "kv-bench: %s takes ", name);
+	for (int i = 0; i < n; i++)
+		fprintf(stderr, "%s%s", words[i], i < n - 2 ? ", " : i < n - 1 ? " or " : "");
+	fprintf(stderr, ", not \"%s\"\n", text);
+	return OPTIONS_BAD;
+}
+
+const char *const options_distributions[GEN_DISTRIBUTIONS] = {
+	[GEN_UNIFORM] = "uniform", [GEN_ZIPFIAN] = "zipfian",         [GEN_LATEST] = "latest",
+	[GEN_HOTSPOT] = "hotspot", [GEN_EXPONENTIAL] = "exponential",
+};
+
+/* ---- Options that are stored as they are ---- */
 
 struct number_option {
 	const char *name;
@@ -69,177 +66,301 @@ struct number_option {
 	uint64_t max;
 };
 
-#define COUNT_MAX UINT64_C(1000000000000000) /* sums of three stay far below 2^63 */
-
 static const struct number_option numbers[] = {
-	{"records", offsetof(struct options, n_records), 1, COUNT_MAX},
-	{"operations", offsetof(struct options, n_operations), 1, COUNT_MAX},
-	{"insert-start", offsetof(struct options, insert_start), 0, COUNT_MAX},
-	{"value-size", offsetof(struct options, value_size), 0, UINT64_C(1) << 30},
-	{"threads", offsetof(struct options, n_threads), 1, 1024},
-	{"depth", offsetof(struct options, depth), 1, 4096},
-	{"timeout-ms", offsetof(struct options, timeout_ms), 1, 3600000},
-	{"cache-bytes", offsetof(struct options, cache_bytes), 0, UINT64_C(1) << 40},
-	{"max-seconds", offsetof(struct options, time_max_s), 1, 31536000},
-	{"seed", offsetof(struct options, seed), 0, UINT64_MAX},
+	{"--records", offsetof(struct options, workload.n_records), 1, OPTIONS_COUNT_MAX},
+	{"--operations", offsetof(struct options, workload.n_operations), 1, OPTIONS_COUNT_MAX},
+	{"--insert-start", offsetof(struct options, workload.first), 0, OPTIONS_COUNT_MAX},
+	{"--value-size", offsetof(struct options, workload.sizes.value_len), 0, OPTIONS_VALUE_MAX},
+	{"--seed", offsetof(struct options, workload.seed), 0, UINT64_MAX},
+	{"--processes", offsetof(struct options, n_processes), 1, 256},
+	{"--threads", offsetof(struct options, n_threads), 1, 1024},
+	{"--depth", offsetof(struct options, depth), 1, 4096},
+	{"--rate", offsetof(struct options, rate), 1, 1000000000},
+	{"--warm-up", offsetof(struct options, n_warm_up), 0, OPTIONS_COUNT_MAX},
+	{"--timeout-ms", offsetof(struct options, timeout_ms), 1, 3600000},
+	{"--cache-bytes", offsetof(struct options, cache_bytes), 0, UINT64_C(1) << 40},
+	{"--max-seconds", offsetof(struct options, time_max_s), 1, 31536000},
 };
 #define N_NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
 
-static int
-parse_number(const struct number_option *number, const char *text, struct options *options)
-{
-	char *end;
-	errno = 0;
-	unsigned long long value = strtoull(text, &end, 10);
-	if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || value < number->min ||
-	    value > number->max) {
-		fprintf(stderr, "kv-bench: --%s takes a number from %llu to %llu, not \"%s\"\n",
-			number->name, (unsigned long long)number->min,
-			(unsigned long long)number->max, text);
-		return OPTIONS_BAD;
-	}
-	*(uint64_t *)(void *)((char *)options + number->offset) = value;
-	return OPTIONS_GO;
-}
-
-/* ---- Words ---- */
-
-static const char *const distributions[] = {
-	[GEN_UNIFORM] = "uniform",
-	[GEN_ZIPFIAN] = "zipfian",
-	[GEN_LATEST] = "latest",
-	[GEN_HOTSPOT] = "hotspot",
+struct named_option {
+	const char *name;
+	size_t offset;
 };
-#define N_DISTRIBUTIONS ((int)(sizeof(distributions) / sizeof(distributions[0])))
 
-const char *
-options_distribution_name(enum gen_distribution distribution)
-{
-	return distributions[distribution];
-}
+static const struct named_option texts[] = {
+	{"--server", offsetof(struct options, server)},
+	{"--rdma-address", offsetof(struct options, raw_place.rdma_address)},
+	{"--trace", offsetof(struct options, trace_path)},
+	{"--json", offsetof(struct options, json_path)},
+	{"--csv", offsetof(struct options, csv_path)},
+	{"--plot", offsetof(struct options, plot_path)},
+};
+#define N_TEXTS (sizeof(texts) / sizeof(texts[0]))
+
+static const struct named_option flags[] = {
+	{"--load", offsetof(struct options, load)},
+	{"--run", offsetof(struct options, run)},
+	{"--idle", offsetof(struct options, idle)},
+	{"--blind", offsetof(struct options, blind)},
+	{"--verify", offsetof(struct options, verify)},
+	{"--progress", offsetof(struct options, progress)},
+};
+#define N_FLAGS (sizeof(flags) / sizeof(flags[0]))
+
+/* ---- Options that have to be understood ---- */
+
+/* What was said, as far as its absence or repetition matters. */
+struct said {
+	int distribution; /* -1: the workload's */
+	bool workload;
+	bool file;
+	bool records;
+	bool operations;
+	bool fabric;
+	bool cas;
+};
 
 static int
-parse_distribution(const char *text, int *ret_distribution)
-{
-	for (int i = 0; i < N_DISTRIBUTIONS; i++) {
-		if (strcmp(text, distributions[i]) == 0) {
-			*ret_distribution = i;
-			return OPTIONS_GO;
-		}
-	}
-	fprintf(stderr,
-		"kv-bench: --distribution takes uniform, zipfian, latest or hotspot, not \"%s\"\n",
-		text);
-	return OPTIONS_BAD;
-}
-
-static int
-parse_workload(const char *text, struct options *options)
+apply_workload(const char *text, struct options *options)
 {
 	if (strcmp(text, "e") == 0) {
 		fprintf(stderr, "kv-bench: workload e scans ranges of keys; an rkv index is a hash "
 				"table, in which keys have no order\n");
 		return OPTIONS_BAD;
 	}
-	options->mix = strlen(text) == 1 ? workload_find(text[0]) : NULL;
-	if (options->mix == NULL) {
+	const struct workload_mix *mix = strlen(text) == 1 ? workload_find(text[0]) : NULL;
+	if (mix == NULL) {
 		fprintf(stderr, "kv-bench: --workload takes a, b, c, d or f, not \"%s\"\n", text);
 		return OPTIONS_BAD;
 	}
+	options->workload.mix = *mix;
+	options->workload.choice.distribution = mix->distribution;
+	options->workload_name = text;
 	return OPTIONS_GO;
+}
+
+static int
+apply_sizes(const char *text, struct options *options)
+{
+	static const char *const kinds[] = {[SIZES_FIXED] = "fixed", [SIZES_ETC] = "etc"};
+	int kind;
+	int code = options_word("--sizes", kinds, 2, text, &kind);
+	if (code == OPTIONS_GO)
+		options->workload.sizes.kind = (enum sizes_kind)kind;
+	return code;
+}
+
+static int
+apply_raw(const char *text, struct options *options)
+{
+	int kind;
+	int code = options_word("--raw", raw_kind_names, RAW_KINDS, text, &kind);
+	if (code != OPTIONS_GO)
+		return code;
+	options->raw = options->run = true;
+	options->raw_kind = (enum raw_kind)kind;
+	options->workload_name = raw_titles[kind];
+	options->workload.mix = *workload_raw(raw_is_update(options->raw_kind));
+	options->workload.choice.distribution = options->workload.mix.distribution;
+	return OPTIONS_GO;
+}
+
+static int
+apply_fabric(const char *text, struct options *options)
+{
+	int fabric;
+	int code = options_word("--fabric", raw_fabric_names, RAW_FABRICS, text, &fabric);
+	if (code == OPTIONS_GO)
+		options->raw_place.fabric = (enum raw_fabric)fabric;
+	return code;
 }
 
 /* ---- The command line ---- */
 
 enum {
 	OPTION_NUMBER = 0x100, /* + index into numbers */
-	OPTION_SERVER = 0x200,
-	OPTION_WORKLOAD,
+	OPTION_TEXT = 0x200,   /* + index into texts */
+	OPTION_FLAG = 0x300,   /* + index into flags */
+	OPTION_WORKLOAD = 0x400,
 	OPTION_DISTRIBUTION,
-	OPTION_JSON,
-	OPTION_LOAD,
-	OPTION_RUN,
+	OPTION_SIZES,
+	OPTION_RAW,
+	OPTION_FABRIC,
 	OPTION_CAS,
-	OPTION_BLIND,
-	OPTION_VERIFY,
 	OPTION_HELP,
 	OPTION_VERSION,
 };
 
 static const struct option words[] = {
-	{"server", required_argument, NULL, OPTION_SERVER},
 	{"workload", required_argument, NULL, OPTION_WORKLOAD},
 	{"distribution", required_argument, NULL, OPTION_DISTRIBUTION},
-	{"json", required_argument, NULL, OPTION_JSON},
-	{"load", no_argument, NULL, OPTION_LOAD},
-	{"run", no_argument, NULL, OPTION_RUN},
+	{"sizes", required_argument, NULL, OPTION_SIZES},
+	{"raw", required_argument, NULL, OPTION_RAW},
+	{"fabric", required_argument, NULL, OPTION_FABRIC},
 	{"cas", no_argument, NULL, OPTION_CAS},
-	{"blind", no_argument, NULL, OPTION_BLIND},
-	{"verify", no_argument, NULL, OPTION_VERIFY},
 	{"help", no_argument, NULL, OPTION_HELP},
 	{"version", no_argument, NULL, OPTION_VERSION},
 };
 #define N_WORDS (sizeof(words) / sizeof(words[0]))
+#define N_OPTIONS (N_WORDS + N_NUMBERS + N_TEXTS + N_FLAGS)
 
-/* What was said, as far as its absence or repetition matters. */
-struct said {
-	int distribution; /* -1: the workload's */
-	bool cas;
-};
+static void *
+place_of(struct options *options, size_t offset)
+{
+	return (char *)options + offset;
+}
 
 static int
-apply(int option, const char *text, struct options *options, struct said *said)
+apply_word(int option, const char *text, struct options *options, struct said *said)
 {
-	if (option >= OPTION_NUMBER && option < OPTION_NUMBER + (int)N_NUMBERS)
-		return parse_number(&numbers[option - OPTION_NUMBER], text, options);
 	switch (option) {
-	case OPTION_SERVER:
-		options->server = text;
-		return OPTIONS_GO;
 	case OPTION_WORKLOAD:
-		return parse_workload(text, options);
+		said->workload = true;
+		return apply_workload(text, options);
 	case OPTION_DISTRIBUTION:
-		return parse_distribution(text, &said->distribution);
-	case OPTION_JSON:
-		options->json_path = text;
-		return OPTIONS_GO;
-	case OPTION_LOAD:
-		options->load = true;
-		return OPTIONS_GO;
-	case OPTION_RUN:
-		options->run = true;
-		return OPTIONS_GO;
+		return options_word("--distribution", options_distributions, GEN_DISTRIBUTIONS,
+				    text, &said->distribution);
+	case OPTION_SIZES:
+		return apply_sizes(text, options);
+	case OPTION_RAW:
+		return apply_raw(text, options);
+	case OPTION_FABRIC:
+		said->fabric = true;
+		return apply_fabric(text, options);
 	case OPTION_CAS:
 		said->cas = true;
 		return OPTIONS_GO;
-	case OPTION_BLIND:
-		options->blind = true;
-		return OPTIONS_GO;
-	case OPTION_VERIFY:
-		options->verify = true;
-		return OPTIONS_GO;
 	case OPTION_HELP:
-		fputs(help, stdout);
+		fputs(options_help, stdout);
 		return OPTIONS_SAID;
 	case OPTION_VERSION:
 		printf("kv-bench %s\n", rkv_version());
 		return OPTIONS_SAID;
-	default: /* getopt has said what is wrong */
+	default:
 		return OPTIONS_BAD;
 	}
 }
+
+static int
+apply_number(const struct number_option *number, const char *text, struct options *options,
+	     struct said *said)
+{
+	said->records |= number->offset == offsetof(struct options, workload.n_records);
+	said->operations |= number->offset == offsetof(struct options, workload.n_operations);
+	return options_number(number->name, number->min, number->max, text,
+			      place_of(options, number->offset));
+}
+
+static int
+apply(int option, const char *text, struct options *options, struct said *said)
+{
+	size_t index = (size_t)option & 0xff;
+	switch (option & ~0xff) {
+	case OPTION_NUMBER:
+		return apply_number(&numbers[index], text, options, said);
+	case OPTION_TEXT:
+		*(const char **)place_of(options, texts[index].offset) = text;
+		return OPTIONS_GO;
+	case OPTION_FLAG:
+		*(bool *)place_of(options, flags[index].offset) = true;
+		return OPTIONS_GO;
+	default:
+		return apply_word(option, text, options, said);
+	}
+}
+
+static void
+make_table(struct option table[N_OPTIONS + 1])
+{
+	struct option *row = table;
+	for (size_t i = 0; i < N_WORDS; i++)
+		*row++ = words[i];
+	for (size_t i = 0; i < N_NUMBERS; i++)
+		*row++ = (struct option){numbers[i].name + 2, required_argument, NULL,
+					 OPTION_NUMBER + (int)i};
+	for (size_t i = 0; i < N_TEXTS; i++)
+		*row++ = (struct option){texts[i].name + 2, required_argument, NULL,
+					 OPTION_TEXT + (int)i};
+	for (size_t i = 0; i < N_FLAGS; i++)
+		*row++ =
+			(struct option){flags[i].name + 2, no_argument, NULL, OPTION_FLAG + (int)i};
+	*row = (struct option){0};
+}
+
+/* ---- All together ---- */
+
+struct rule {
+	bool is_broken;
+	const char *sentence;
+};
+
+static const char *
+broken(const struct rule *rules, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (rules[i].is_broken)
+			return rules[i].sentence;
+	return NULL;
+}
+#define BROKEN(rules) broken(rules, sizeof(rules) / sizeof((rules)[0]))
 
 /* What is wrong with the options together; NULL: nothing. */
 static const char *
 contradiction(const struct options *options, const struct said *said)
 {
-	if (!options->load && !options->run)
-		return "nothing to do: give --load, --run, or both";
-	if (said->cas && options->blind)
-		return "--cas and --blind exclude each other";
-	if (options->verify && options->value_size < VALUE_CHECKED_MIN)
-		return "--verify needs a --value-size of 24 or more, for what tells values apart";
-	return NULL;
+	const struct sizes *sizes = &options->workload.sizes;
+	bool is_short = sizes->kind == SIZES_FIXED && sizes->value_len < VALUE_CHECKED_MIN;
+	const struct rule rules[] = {
+		{!options->load && !options->run,
+		 "nothing to do: give --load, --run, or both (or --trace, or --raw)"},
+		{options->raw + options->idle + (options->trace_path != NULL) > 1,
+		 "--raw, --idle and --trace exclude one another"},
+		{said->workload && said->file, "--workload and -P exclude each other"},
+		{said->cas && options->blind, "--cas and --blind exclude each other"},
+		{options->verify && !options->trace_path && is_short,
+		 "--verify needs a --value-size of 24 or more, for what tells values apart"},
+		{said->fabric && !options->raw,
+		 "--fabric is for --raw; which one a server is reached by, it says itself"},
+		{options->rate > 0 && !options->run, "--rate is for --run"},
+		{options->json_path && options->csv_path && strcmp(options->json_path, "-") == 0 &&
+			 strcmp(options->csv_path, "-") == 0,
+		 "only one of --json and --csv goes to standard output"},
+	};
+	return BROKEN(rules);
+}
+
+static const char *
+raw_contradiction(const struct options *options, const struct said *said)
+{
+	const struct rule rules[] = {
+		{options->raw && (options->load || options->verify || said->workload || said->file),
+		 "--raw excludes --load, --workload, -P and --verify"},
+		{options->raw && options->n_processes > 1,
+		 "--raw excludes --processes: the memory is that of one"},
+		{options->raw && options->workload.sizes.kind != SIZES_FIXED,
+		 "--raw needs --sizes fixed"},
+		{options->raw && options->workload.sizes.value_len == 0,
+		 "--raw needs a --value-size of 1 or more"},
+		{options->raw_place.rdma_address &&
+			 !(options->raw && options->raw_place.fabric == RAW_VERBS),
+		 "--rdma-address is for --raw with --fabric verbs"},
+		{options->idle && options->verify, "--idle has no values to --verify"},
+	};
+	return BROKEN(rules);
+}
+
+static const char *
+trace_contradiction(const struct options *options, const struct said *said)
+{
+	const struct rule rules[] = {
+		{options->trace_path &&
+			 (options->load || said->workload || said->file || said->records),
+		 "--trace excludes --load, --workload, -P and --records"},
+		{options->trace_path && options->n_warm_up > 0,
+		 "--trace excludes --warm-up: it has no operation to spare"},
+	};
+	return BROKEN(rules);
 }
 
 static void
@@ -250,38 +371,74 @@ set_defaults(struct options *options)
 	rkv_options_init(&library);
 	*options = (struct options){
 		.server = server && *server ? server : "localhost:7440",
-		.mix = workload_find('a'),
-		.n_records = 1000,
-		.n_operations = 1000,
-		.value_size = 1000,
+		.workload_name = "a",
+		.workload =
+			{
+				.mix = *workload_find('a'),
+				.choice = gen_choice(workload_find('a')->distribution),
+				.sizes = {SIZES_FIXED, 1000},
+				.n_digits = 1,
+				.n_records = 1000,
+				.n_operations = 1000,
+				.seed = 1,
+			},
 		.n_threads = 1,
+		.n_processes = 1,
 		.depth = 1,
 		.timeout_ms = library.op_timeout_ms,
 		.cache_bytes = library.cache_bytes,
-		.seed = 1,
 	};
 }
 
-static void
-make_table(struct option table[N_WORDS + N_NUMBERS + 1])
+/* The time an option is for. */
+enum pass { PASS_FILES, PASS_PROPERTIES, PASS_OPTIONS, PASSES };
+
+struct parse {
+	struct options *options;
+	struct properties properties;
+	struct said said;
+};
+
+static enum pass
+pass_of(int option)
 {
-	memset(table, 0, (N_WORDS + N_NUMBERS + 1) * sizeof(table[0]));
-	memcpy(table, words, sizeof(words));
-	for (size_t i = 0; i < N_NUMBERS; i++)
-		table[N_WORDS + i] = (struct option){numbers[i].name, required_argument, NULL,
-						     OPTION_NUMBER + (int)i};
+	if (option == 'P' || option == OPTION_WORKLOAD)
+		return PASS_FILES;
+	return option == 'p' ? PASS_PROPERTIES : PASS_OPTIONS;
 }
 
-int
-options_parse(int argc, char **argv, struct options *ret_options)
+static int
+apply_file(struct parse *parse, const char *path)
 {
-	struct option table[N_WORDS + N_NUMBERS + 1];
-	struct said said = {.distribution = -1};
+	if (!parse->said.file)
+		properties_begin(parse->options);
+	parse->said.file = true;
+	return properties_file(&parse->properties, path, parse->options);
+}
+
+static int
+apply_in_pass(struct parse *parse, enum pass pass, int option)
+{
+	if (option == '?')
+		return OPTIONS_BAD; /* getopt has said what is wrong */
+	if (pass_of(option) != pass)
+		return OPTIONS_GO;
+	if (option == 'P')
+		return apply_file(parse, optarg);
+	if (option == 'p')
+		return properties_set(&parse->properties, optarg, parse->options);
+	return apply(option, optarg, parse->options, &parse->said);
+}
+
+static int
+go_through(struct parse *parse, enum pass pass, int argc, char **argv)
+{
+	struct option table[N_OPTIONS + 1];
 	int option;
 	make_table(table);
-	set_defaults(ret_options);
-	while ((option = getopt_long(argc, argv, "", table, NULL)) != -1) {
-		int code = apply(option, optarg, ret_options, &said);
+	optind = 0; /* from the beginning */
+	while ((option = getopt_long(argc, argv, "P:p:", table, NULL)) != -1) {
+		int code = apply_in_pass(parse, pass, option);
 		if (code != OPTIONS_GO)
 			return code;
 	}
@@ -289,13 +446,47 @@ options_parse(int argc, char **argv, struct options *ret_options)
 		fprintf(stderr, "kv-bench: \"%s\" is not an option; see --help\n", argv[optind]);
 		return OPTIONS_BAD;
 	}
-	const char *wrong = contradiction(ret_options, &said);
+	return pass == PASS_PROPERTIES ? properties_finish(&parse->properties, parse->options)
+				       : OPTIONS_GO;
+}
+
+/* What follows from the rest. */
+static int
+finish(struct options *options, const struct said *said)
+{
+	struct workload *workload = &options->workload;
+	if (options->trace_path) {
+		options->run = true;
+		options->workload_name = options->trace_path;
+		if (!said->operations)
+			workload->n_operations = 0;
+	}
+	if (said->distribution >= 0)
+		workload->choice.distribution = (enum gen_distribution)said->distribution;
+	if (said->records || workload->next_insert == 0)
+		workload->next_insert = workload->first + workload->n_records;
+	const char *wrong = contradiction(options, said);
+	if (wrong == NULL)
+		wrong = raw_contradiction(options, said);
+	if (wrong == NULL)
+		wrong = trace_contradiction(options, said);
 	if (wrong) {
 		fprintf(stderr, "kv-bench: %s\n", wrong);
 		return OPTIONS_BAD;
 	}
-	ret_options->distribution = said.distribution < 0
-					    ? ret_options->mix->distribution
-					    : (enum gen_distribution)said.distribution;
 	return OPTIONS_GO;
+}
+
+int
+options_parse(int argc, char **argv, struct options *ret_options)
+{
+	struct parse parse = {.options = ret_options, .said = {.distribution = -1}};
+	set_defaults(ret_options);
+	properties_init(&parse.properties);
+	for (enum pass pass = PASS_FILES; pass < PASSES; pass++) {
+		int code = go_through(&parse, pass, argc, argv);
+		if (code != OPTIONS_GO)
+			return code;
+	}
+	return finish(ret_options, &parse.said);
 }

@@ -1,32 +1,39 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The command line of kv-bench, checked. */
+/* The command line of kv-bench, and the property files it names, checked. */
 #ifndef RKV_BENCH_OPTIONS_H
 #define RKV_BENCH_OPTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bench/raw.h"
 #include "bench/workload.h"
 
 struct options {
 	const char *server;
-	const struct workload_mix *mix;
-	enum gen_distribution distribution;
-	const char *json_path; /* NULL: none; "-": standard output */
-	uint64_t n_records;
-	uint64_t n_operations;
-	uint64_t insert_start;
-	uint64_t value_size; /* bytes */
-	uint64_t n_threads;
+	const char *workload_name; /* a letter, a file, or what is run instead */
+	struct workload workload;
+	const char *trace_path; /* NULL: no trace, a workload */
+	const char *json_path;  /* NULL: none; "-": standard output */
+	const char *csv_path;   /* the same */
+	const char *plot_path;  /* NULL: none; else what the files' names begin with */
+	uint64_t n_threads;     /* of each process */
+	uint64_t n_processes;
 	uint64_t depth;
+	uint64_t rate;      /* operations a second of the run; 0: closed loop */
+	uint64_t n_warm_up; /* operations before the run that are not counted */
 	uint64_t timeout_ms;
 	uint64_t cache_bytes;
 	uint64_t time_max_s; /* 0: no limit */
-	uint64_t seed;
+	enum raw_kind raw_kind;
+	struct raw_place raw_place;
+	bool raw;  /* the bare fabric instead of a server */
+	bool idle; /* nothing instead of a server */
 	bool load;
 	bool run;
 	bool blind;
 	bool verify;
+	bool progress; /* also if standard error is no terminal */
 };
 
 enum {
@@ -37,6 +44,21 @@ enum {
 
 int options_parse(int argc, char **argv, struct options *ret_options);
 
-const char *options_distribution_name(enum gen_distribution distribution);
+/*
+ * For options.c and properties.c: the place of a word among those that are taken; a number from min
+ * to max. name: of the option or property. OPTIONS_GO or OPTIONS_BAD.
+ */
+int options_word(const char *name, const char *const words[], int n, const char *text,
+		 int *ret_index);
+int options_number(const char *name, uint64_t min, uint64_t max, const char *text,
+		   uint64_t *ret_number);
+
+#define OPTIONS_VALUE_MAX (UINT64_C(1) << 30)        /* bytes */
+#define OPTIONS_COUNT_MAX UINT64_C(1000000000000000) /* sums of three stay far below 2^63 */
+
+extern const char *const options_distributions[GEN_DISTRIBUTIONS];
+
+/* --help */
+extern const char options_help[];
 
 #endif

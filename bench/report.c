@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The figures that follow from a result. How they are shown: report_text.c, report_json.c. */
+/* The figures that follow from a result. How they are shown: report_*.c. */
 #include "bench/report.h"
 
 #include <string.h>
@@ -15,25 +15,30 @@ const char *const report_call_names[RKV_OP_COUNT] = {
 };
 
 const struct report_percentile report_percentiles[REPORT_PERCENTILES] = {
-	{"p50", 500000},
-	{"p90", 900000},
-	{"p99", 990000},
-	{"p99.9", 999000},
+	{"p50", 500000},   {"p90", 900000},    {"p99", 990000},
+	{"p99.9", 999000}, {"p99.99", 999900}, {"p99.999", 999990},
 };
 
 const char *
 report_op_name(const struct options *options, int op)
 {
-	switch (op) {
-	case SOURCE_READ:
-		return "read";
-	case SOURCE_UPDATE:
-		return "update";
-	case SOURCE_INSERT:
-		return "insert";
-	default:
+	static const char *const names[SOURCE_OPS] = {
+		[SOURCE_READ] = "read", [SOURCE_UPDATE] = "update",   [SOURCE_INSERT] = "insert",
+		[SOURCE_ADD] = "add",   [SOURCE_REPLACE] = "replace", [SOURCE_DELETE] = "delete",
+	};
+	if (options->raw)
+		return raw_titles[options->raw_kind];
+	if (op == SOURCE_RMW)
 		return options->blind ? "rmw (blind)" : "rmw (cas)";
-	}
+	return names[op];
+}
+
+const char *
+report_place(const struct options *options)
+{
+	if (options->idle)
+		return "nothing";
+	return options->raw ? raw_fabric_names[options->raw_place.fabric] : options->server;
 }
 
 double
@@ -42,10 +47,22 @@ report_ratio(uint64_t n, uint64_t of)
 	return of ? (double)n / (double)of : 0;
 }
 
+uint64_t
+report_wall_ns(const struct report_phase *phase)
+{
+	return phase->result.end_ns - phase->result.start_ns;
+}
+
 double
 report_rate(const struct report_phase *phase, uint64_t n_hits)
 {
-	return report_ratio(n_hits, phase->result.wall_ns) * 1e9;
+	return report_ratio(n_hits, report_wall_ns(phase)) * 1e9;
+}
+
+uint64_t
+report_cpu_ns(const struct report_phase *phase)
+{
+	return phase->result.cpu_ns + (phase->has_server_cpu ? phase->server_cpu_ns : 0);
 }
 
 struct rkv_op_stats
@@ -108,10 +125,27 @@ report_machine(struct report_machine *ret_machine)
 }
 
 bool
+report_allows_misses(const struct options *options)
+{
+	return options->trace_path || options->workload.mix.shares[SOURCE_DELETE] > 0;
+}
+
+bool
+report_kept_schedule(const struct options *options, const struct report_phase *phase)
+{
+	const uint64_t lag_always_ns = 10000000;
+	uint64_t lag_ns = phase->result.lag_ns;
+	if (!phase->is_run || options->rate == 0)
+		return true;
+	return lag_ns <= lag_always_ns || lag_ns <= report_wall_ns(phase) / 100;
+}
+
+bool
 report_is_good(const struct options *options, const struct report_phase *phase)
 {
 	struct tally_total total = tally_total(&phase->result.tally);
-	bool complete = total.n_count == phase->n_asked || options->time_max_s > 0;
-	return complete && total.n_misses == 0 && total.n_errors == 0 &&
-	       phase->result.failure == RKV_OK;
+	bool is_complete = total.n_count == phase->n_asked || options->time_max_s > 0;
+	bool misses_are_good = total.n_misses == 0 || report_allows_misses(options);
+	return is_complete && misses_are_good && total.n_errors == 0 &&
+	       phase->result.failure == RKV_OK && report_kept_schedule(options, phase);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is told of a phase: while it runs, as a table, as JSON, and whether anything was wrong. */
+/*
+ * What is told of a phase: while it runs, as a table, as JSON, as CSV, as pictures, and whether
+ * anything was wrong.
+ */
 #ifndef RKV_BENCH_REPORT_H
 #define RKV_BENCH_REPORT_H
 
@@ -11,18 +14,29 @@
 #include "bench/options.h"
 
 struct report_phase {
-	const char *name; /* "load" or "run" */
+	const char *name; /* "load", "warm-up" or "run" */
+	bool is_run;
 	uint64_t n_asked; /* operations that there should have been */
+	bool has_server_cpu;
+	uint64_t server_cpu_ns;
 	struct driver_result result;
 };
 
 /* ---- What follows from a result ---- */
 
-/* "read", "update", "insert", "rmw (cas)" or "rmw (blind)". */
+/* "read", "update", "insert", "rmw (cas)", "rmw (blind)", ..., "raw get" ... */
 const char *report_op_name(const struct options *options, int op);
+
+/* What the run was on: the server's address, or the fabric's name if that is all there is. */
+const char *report_place(const struct options *options);
+
+uint64_t report_wall_ns(const struct report_phase *phase);
 
 /* Operations that were done (hits) per second. */
 double report_rate(const struct report_phase *phase, uint64_t n_hits);
+
+/* Of client and server together, for each operation; what a core could do is the inverse. */
+uint64_t report_cpu_ns(const struct report_phase *phase);
 
 /* Counters of the library over all its operations. */
 struct rkv_op_stats report_stats_sum(const struct rkv_stats_values *stats);
@@ -34,7 +48,7 @@ struct report_percentile {
 	const char *name;
 	uint32_t per_million;
 };
-#define REPORT_PERCENTILES 4
+#define REPORT_PERCENTILES 6
 extern const struct report_percentile report_percentiles[REPORT_PERCENTILES];
 
 /* n / of, or 0 */
@@ -49,7 +63,16 @@ void report_machine(struct report_machine *ret_machine);
 
 /* ---- Telling ---- */
 
-/* Whether all went well: every operation was done, nothing was missed, no value was wrong. */
+/* Whether a key that is not there (or, for an add, is) is as it may be. */
+bool report_allows_misses(const struct options *options);
+
+/* Open loop: the last operations started when they should, or a hundredth of the run too late. */
+bool report_kept_schedule(const struct options *options, const struct report_phase *phase);
+
+/*
+ * Whether all went well: every operation was done, nothing was missed that has to be there, no
+ * value was wrong, a schedule was kept.
+ */
 bool report_is_good(const struct options *options, const struct report_phase *phase);
 
 void report_text(FILE *out, const struct options *options, const struct report_phase *phase);
@@ -57,14 +80,23 @@ void report_text(FILE *out, const struct options *options, const struct report_p
 void report_json(FILE *out, const struct options *options, const struct report_phase *phases,
 		 int n_phases);
 
-/* A line on a terminal, drawn over and over; arg of driver_progress_fn is a report_progress. */
+void report_csv(FILE *out, const struct options *options, const struct report_phase *phases,
+		int n_phases);
+
+/* Draws what the last phase did. False: something could not be written or run, and it was said. */
+bool report_plot(const struct options *options, const struct report_phase *phase);
+
+/* A line on a terminal, drawn over and over; one after the other elsewhere. */
 struct report_progress {
 	const char *name;
 	uint64_t n_asked;
+	uint64_t time_max_ns; /* 0: no limit */
+	bool is_terminal;
 	uint64_t n_before; /* at the last line */
 	uint64_t ns_before;
 };
-void report_progress(void *arg, uint64_t n_done, uint64_t elapsed_ns);
+#define REPORT_PROGRESS_NS UINT64_C(1000000000)
+void report_progress(struct report_progress *progress, uint64_t n_done, uint64_t elapsed_ns);
 void report_progress_end(const struct report_progress *progress);
 
 #endif

@@ -94,26 +94,37 @@ put_bool(struct writer *writer, const char *key, bool value)
 /* ---- Report ---- */
 
 static void
+put_workload(struct writer *writer, const struct options *options)
+{
+	const struct workload *workload = &options->workload;
+	put_string(writer, "workload", options->workload_name);
+	put_string(writer, "distribution", options_distributions[workload->choice.distribution]);
+	put_count(writer, "records", workload->n_records);
+	put_count(writer, "operations", workload->n_operations);
+	put_count(writer, "insert_start", workload->first);
+	put_string(writer, "sizes", workload->sizes.kind == SIZES_ETC ? "etc" : "fixed");
+	put_count(writer, "value_size", workload->sizes.value_len);
+	put_count(writer, "seed", workload->seed);
+	put_string(writer, "read_modify_write", options->blind ? "blind" : "cas");
+	put_bool(writer, "verify", options->verify);
+}
+
+static void
 put_options(struct writer *writer, const struct options *options)
 {
-	char letter[2] = {options->mix->letter, '\0'};
 	begin(writer, "options", '{');
-	put_string(writer, "server", options->server);
-	put_string(writer, "workload", letter);
-	put_string(writer, "distribution", options_distribution_name(options->distribution));
-	put_count(writer, "records", options->n_records);
-	put_count(writer, "operations", options->n_operations);
-	put_count(writer, "insert_start", options->insert_start);
-	put_count(writer, "value_size", options->value_size);
+	put_string(writer, options->raw || options->idle ? "fabric" : "server",
+		   report_place(options));
+	put_workload(writer, options);
+	put_count(writer, "processes", options->n_processes);
 	put_count(writer, "threads", options->n_threads);
 	put_count(writer, "depth", options->depth);
+	put_string(writer, "loop", options->rate > 0 ? "open" : "closed");
+	put_count(writer, "rate", options->rate);
+	put_count(writer, "warm_up", options->n_warm_up);
 	put_count(writer, "timeout_ms", options->timeout_ms);
 	put_count(writer, "cache_bytes", options->cache_bytes);
 	put_count(writer, "max_seconds", options->time_max_s);
-	put_count(writer, "seed", options->seed);
-	put_string(writer, "read_modify_write", options->blind ? "blind" : "cas");
-	put_bool(writer, "verify", options->verify);
-	put_string(writer, "loop", "closed");
 	finish(writer, '}');
 }
 
@@ -130,9 +141,9 @@ put_machine(struct writer *writer)
 }
 
 static void
-put_latency(struct writer *writer, const struct histogram *latency_ns)
+put_latency(struct writer *writer, const char *key, const struct histogram *latency_ns)
 {
-	begin(writer, "latency_ns", '{');
+	begin(writer, key, '{');
 	for (int i = 0; i < REPORT_PERCENTILES; i++)
 		put_count(writer, report_percentiles[i].name,
 			  histogram_percentile(latency_ns, report_percentiles[i].per_million));
@@ -171,7 +182,9 @@ put_op(struct writer *writer, const struct options *options, const struct report
 	put_count(writer, "again", counts->n_again);
 	put_count(writer, "cas_lost", counts->n_cas_lost);
 	put_real(writer, "hits_per_s", report_rate(phase, counts->latency_ns.n));
-	put_latency(writer, &counts->latency_ns);
+	put_latency(writer, "latency_ns", &counts->latency_ns);
+	if (counts->intended_ns.n > 0)
+		put_latency(writer, "intended_latency_ns", &counts->intended_ns);
 	finish(writer, '}');
 }
 
@@ -208,11 +221,41 @@ put_library(struct writer *writer, const struct rkv_stats_values *stats)
 }
 
 static void
+put_cost(struct writer *writer, const struct report_phase *phase, uint64_t n)
+{
+	struct rkv_op_stats sum = report_stats_sum(&phase->result.stats);
+	put_real(writer, "client_cpu_s", (double)phase->result.cpu_ns / 1e9);
+	if (phase->has_server_cpu)
+		put_real(writer, "server_cpu_s", (double)phase->server_cpu_ns / 1e9);
+	put_real(writer, "cpu_s_per_million", report_ratio(report_cpu_ns(phase), n) / 1e3);
+	put_real(writer, "round_trips_per_operation", report_ratio(sum.n_round_trips, n));
+	put_real(writer, "work_requests_per_operation", report_ratio(sum.n_requests, n));
+	put_real(writer, "marks_per_operation", report_ratio(sum.n_marks, n));
+	put_real(writer, "bytes_read_per_operation", report_ratio(sum.n_bytes_read, n));
+	put_real(writer, "bytes_written_per_operation", report_ratio(sum.n_bytes_written, n));
+	put_real(writer, "cas_lost_per_operation", report_ratio(sum.n_cas_lost, n));
+	put_real(writer, "lag_ms", (double)phase->result.lag_ns / 1e6);
+}
+
+/* Seconds since the start, and operations that had ended by then. */
+static void
+put_series(struct writer *writer, const struct series *series)
+{
+	begin(writer, "series", '[');
+	for (uint32_t i = 0; i < series->n; i++) {
+		begin(writer, NULL, '{');
+		put_real(writer, "s", (double)series->points[i].elapsed_ns / 1e9);
+		put_count(writer, "done", series->points[i].n_done);
+		finish(writer, '}');
+	}
+	finish(writer, ']');
+}
+
+static void
 put_phase(struct writer *writer, const struct options *options, const struct report_phase *phase)
 {
 	const struct driver_result *result = &phase->result;
 	struct tally_total total = tally_total(&result->tally);
-	struct rkv_op_stats sum = report_stats_sum(&result->stats);
 	begin(writer, NULL, '{');
 	put_string(writer, "phase", phase->name);
 	put_bool(writer, "good", report_is_good(options, phase));
@@ -222,19 +265,16 @@ put_phase(struct writer *writer, const struct options *options, const struct rep
 	put_count(writer, "misses", total.n_misses);
 	put_count(writer, "errors", total.n_errors);
 	put_count(writer, "wrong_values", result->tally.n_bad_values);
-	put_real(writer, "wall_s", (double)result->wall_ns / 1e9);
+	put_real(writer, "wall_s", (double)report_wall_ns(phase) / 1e9);
 	put_real(writer, "hits_per_s", report_rate(phase, total.n_hits));
-	put_real(writer, "client_cpu_s", (double)result->cpu_ns / 1e9);
-	put_real(writer, "round_trips_per_operation",
-		 report_ratio(sum.n_round_trips, total.n_count));
-	put_real(writer, "work_requests_per_operation",
-		 report_ratio(sum.n_requests, total.n_count));
+	put_cost(writer, phase, total.n_count);
 	begin(writer, "types", '[');
 	for (int op = 0; op < SOURCE_OPS; op++)
 		if (tally_count(&result->tally.op[op]) > 0)
 			put_op(writer, options, phase, op);
 	finish(writer, ']');
 	put_library(writer, &result->stats);
+	put_series(writer, &result->series);
 	finish(writer, '}');
 }
 

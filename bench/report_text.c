@@ -9,44 +9,87 @@
 
 /* ---- What was run ---- */
 
-static bool
-is_run(const struct report_phase *phase)
-{
-	return strcmp(phase->name, "run") == 0;
-}
-
 static void
 print_mix(FILE *out, const struct options *options)
 {
+	const struct workload *workload = &options->workload;
 	const char *separator = "";
-	fprintf(out, "workload %c (", options->mix->letter);
+	if (options->raw) {
+		fprintf(out, "%s, ", options->workload_name);
+		return;
+	}
+	fprintf(out, "workload %s (", options->workload_name);
 	for (int op = 0; op < SOURCE_OPS; op++) {
-		if (options->mix->shares[op] == 0)
+		if (workload->mix.shares[op] == 0)
 			continue;
-		fprintf(out, "%s%.0f %% %s", separator, options->mix->shares[op] * 100,
+		fprintf(out, "%s%.4g %% %s", separator, workload->mix.shares[op] * 100,
 			report_op_name(options, op));
 		separator = ", ";
 	}
-	fprintf(out, "), %s, ", options_distribution_name(options->distribution));
+	fprintf(out, "), ");
+}
+
+static void
+print_sizes(FILE *out, const struct sizes *sizes)
+{
+	if (sizes->kind == SIZES_ETC)
+		fprintf(out, ", keys and values as long as in Facebook's ETC");
+	else
+		fprintf(out, " of %" PRIu64 " bytes", sizes->value_len);
+}
+
+static void
+print_what(FILE *out, const struct options *options, const struct report_phase *phase)
+{
+	const struct workload *workload = &options->workload;
+	fprintf(out, "%s: ", phase->name);
+	if (options->trace_path) {
+		fprintf(out, "trace %s\n", options->trace_path);
+		return;
+	}
+	if (phase->is_run) {
+		print_mix(out, options);
+		fprintf(out, "%s, ", options_distributions[workload->choice.distribution]);
+	}
+	fprintf(out, "%" PRIu64 " records", workload->n_records);
+	print_sizes(out, &workload->sizes);
+	fprintf(out, "\n");
+}
+
+static void
+print_how(FILE *out, const struct options *options, const struct report_phase *phase)
+{
+	if (options->n_processes > 1)
+		fprintf(out, "%" PRIu64 " processes x ", options->n_processes);
+	fprintf(out, "%" PRIu64 " threads x depth %" PRIu64 ", ", options->n_threads,
+		options->depth);
+	if (phase->is_run && options->rate > 0)
+		fprintf(out, "open loop at %" PRIu64 " operations/s, ", options->rate);
+	else
+		fprintf(out, "closed loop, ");
+	fprintf(out, "on %s\n", report_place(options));
+}
+
+static bool
+does(const struct options *options, const struct report_phase *phase, enum source_op op)
+{
+	return phase->is_run && !options->raw &&
+	       (options->trace_path ? tally_count(&phase->result.tally.op[op]) > 0
+				    : options->workload.mix.shares[op] > 0);
 }
 
 static void
 print_head(FILE *out, const struct options *options, const struct report_phase *phase)
 {
-	fprintf(out, "%s: ", phase->name);
-	if (is_run(phase))
-		print_mix(out, options);
-	fprintf(out, "%" PRIu64 " records of %" PRIu64 " bytes\n", options->n_records,
-		options->value_size);
-	fprintf(out, "%" PRIu64 " threads x depth %" PRIu64 ", closed loop, on %s\n",
-		options->n_threads, options->depth, options->server);
-	if (is_run(phase) && options->mix->shares[SOURCE_UPDATE] > 0)
+	print_what(out, options, phase);
+	print_how(out, options, phase);
+	if (does(options, phase, SOURCE_UPDATE))
 		fprintf(out, "An update writes the whole value.\n");
-	if (is_run(phase) && options->mix->shares[SOURCE_RMW] > 0)
+	if (does(options, phase, SOURCE_RMW))
 		fprintf(out, "A read-modify-write is a get and %s.\n",
 			options->blind ? "a put: what comes between them is lost"
 				       : "a compare-and-swap, begun anew if that is lost");
-	if (is_run(phase) && options->verify)
+	if (phase->is_run && options->verify)
 		fprintf(out, "Every byte of every value read is checked.\n");
 }
 
@@ -58,38 +101,52 @@ print_latencies(FILE *out, const struct histogram *latency_ns)
 	for (int i = 0; i < REPORT_PERCENTILES; i++) {
 		uint32_t per_million = report_percentiles[i].per_million;
 		uint64_t ns = histogram_percentile(latency_ns, per_million);
-		fprintf(out, " %9.2f", (double)ns / NS_PER_US);
+		fprintf(out, " %10.2f", (double)ns / NS_PER_US);
 	}
-	fprintf(out, " %10.2f %9.2f", (double)latency_ns->max / NS_PER_US,
+	fprintf(out, " %10.2f %9.2f\n", (double)latency_ns->max / NS_PER_US,
 		histogram_mean(latency_ns) / NS_PER_US);
 }
 
 static void
-print_op(FILE *out, const struct options *options, const struct report_phase *phase, int op)
-{
-	const struct tally_op *counts = &phase->result.tally.op[op];
-	uint64_t n_hits = counts->latency_ns.n;
-	fprintf(out, "%-12s %11" PRIu64 " %11" PRIu64 " %8" PRIu64 " %8" PRIu64,
-		report_op_name(options, op), tally_count(counts), n_hits, counts->n_misses,
-		tally_errors(counts));
-	print_latencies(out, &counts->latency_ns);
-	fprintf(out, " %11.0f\n", report_rate(phase, n_hits));
-}
-
-static void
-print_table(FILE *out, const struct options *options, const struct report_phase *phase)
+print_counts(FILE *out, const struct options *options, const struct report_phase *phase)
 {
 	struct tally_total total = tally_total(&phase->result.tally);
-	fprintf(out, "\n%-12s %11s %11s %8s %8s", "", "count", "hits", "misses", "errors");
-	for (int i = 0; i < REPORT_PERCENTILES; i++)
-		fprintf(out, " %6s us", report_percentiles[i].name);
-	fprintf(out, " %7s us %6s us %11s\n", "max", "mean", "hits/s");
-	for (int op = 0; op < SOURCE_OPS; op++)
-		if (tally_count(&phase->result.tally.op[op]) > 0)
-			print_op(out, options, phase, op);
-	fprintf(out, "%-12s %11" PRIu64 " %11" PRIu64 " %8" PRIu64 " %8" PRIu64 " %*s %11.0f\n\n",
-		"all", total.n_count, total.n_hits, total.n_misses, total.n_errors, 60, "",
+	fprintf(out, "\n%-16s %11s %11s %8s %8s %11s\n", "operations", "count", "hits", "misses",
+		"errors", "hits/s");
+	for (int op = 0; op < SOURCE_OPS; op++) {
+		const struct tally_op *counts = &phase->result.tally.op[op];
+		if (tally_count(counts) == 0)
+			continue;
+		fprintf(out, "%-16s %11" PRIu64 " %11" PRIu64 " %8" PRIu64 " %8" PRIu64 " %11.0f\n",
+			report_op_name(options, op), tally_count(counts), counts->latency_ns.n,
+			counts->n_misses, tally_errors(counts),
+			report_rate(phase, counts->latency_ns.n));
+	}
+	fprintf(out, "%-16s %11" PRIu64 " %11" PRIu64 " %8" PRIu64 " %8" PRIu64 " %11.0f\n", "all",
+		total.n_count, total.n_hits, total.n_misses, total.n_errors,
 		report_rate(phase, total.n_hits));
+}
+
+/* Of an open loop there are two latencies; the intended one is what somebody would have waited. */
+static void
+print_latency_table(FILE *out, const struct options *options, const struct report_phase *phase)
+{
+	fprintf(out, "\n%-16s", "latency, us");
+	for (int i = 0; i < REPORT_PERCENTILES; i++)
+		fprintf(out, " %10s", report_percentiles[i].name);
+	fprintf(out, " %10s %9s\n", "max", "mean");
+	for (int op = 0; op < SOURCE_OPS; op++) {
+		const struct tally_op *counts = &phase->result.tally.op[op];
+		if (counts->latency_ns.n == 0)
+			continue;
+		fprintf(out, "%-16s", report_op_name(options, op));
+		print_latencies(out, &counts->latency_ns);
+		if (counts->intended_ns.n == 0)
+			continue;
+		fprintf(out, "%-16s", "  as intended");
+		print_latencies(out, &counts->intended_ns);
+	}
+	fprintf(out, "\n");
 }
 
 /* ---- What it cost ---- */
@@ -106,13 +163,16 @@ print_cost(FILE *out, const char *name, const struct rkv_op_stats *cost, uint64_
 }
 
 static void
-print_costs(FILE *out, const struct report_phase *phase)
+print_costs(FILE *out, const struct options *options, const struct report_phase *phase)
 {
 	const struct rkv_stats_values *stats = &phase->result.stats;
 	struct rkv_op_stats sum = report_stats_sum(stats);
 	struct tally_total total = tally_total(&phase->result.tally);
-	fprintf(out, "Cost of an operation, and of each call of the library:\n");
+	fprintf(out, "Cost of an operation%s:\n",
+		options->raw ? "" : ", and of each call of the library");
 	print_cost(out, "operation", &sum, total.n_count);
+	if (options->raw)
+		return;
 	for (int i = 0; i < RKV_OP_COUNT; i++) {
 		uint64_t n = report_stats_count(&stats->op[i]);
 		if (n > 0)
@@ -125,23 +185,36 @@ print_costs(FILE *out, const struct report_phase *phase)
 		100 * report_ratio(stats->n_cache_hits, n_starts),
 		100 * report_ratio(stats->n_cache_stale, stats->n_cache_hits));
 	fprintf(out,
-		"Tried again: %" PRIu64 " operations told to come later (RKV_AGAIN), %" PRIu64
+		"Tried again: %.6f times an operation a CAS found another word; %" PRIu64
+		" operations told to come later (RKV_AGAIN), %" PRIu64
 		" read-modify-writes overtaken, %" PRIu64 " reconnects.\n",
-		total.n_again, total.n_cas_lost, stats->n_reconnects);
+		report_ratio(sum.n_cas_lost, total.n_count), total.n_again, total.n_cas_lost,
+		stats->n_reconnects);
 }
 
 static void
-print_totals(FILE *out, const struct report_phase *phase)
+print_cpu(FILE *out, const char *whose, uint64_t cpu_ns, uint64_t n)
+{
+	fprintf(out, "CPU of %s: %.3f s, %.3f s for a million operations.\n", whose,
+		(double)cpu_ns / 1e9, 1e6 * report_ratio(cpu_ns, n) / 1e9);
+}
+
+static void
+print_totals(FILE *out, const struct options *options, const struct report_phase *phase)
 {
 	struct report_machine machine;
 	struct tally_total total = tally_total(&phase->result.tally);
-	double wall_s = (double)phase->result.wall_ns / 1e9;
-	double cpu_s = (double)phase->result.cpu_ns / 1e9;
 	report_machine(&machine);
 	fprintf(out, "Throughput: %.0f operations/s done, in %.3f s.\n",
-		report_rate(phase, total.n_hits), wall_s);
-	fprintf(out, "CPU of this client: %.3f s, %.3f s for a million operations.\n", cpu_s,
-		1e6 * report_ratio(phase->result.cpu_ns, total.n_count) / 1e9);
+		report_rate(phase, total.n_hits), (double)report_wall_ns(phase) / 1e9);
+	if (phase->is_run && options->rate > 0)
+		fprintf(out,
+			"Schedule: the last operations started %.3f ms too late at most; an open "
+			"loop spins between operations.\n",
+			(double)phase->result.lag_ns / 1e6);
+	print_cpu(out, "this client", phase->result.cpu_ns, total.n_count);
+	if (phase->has_server_cpu)
+		print_cpu(out, "the server", phase->server_cpu_ns, total.n_count);
 	fprintf(out, "Machine of this client: %" PRIu32 " cores, %s%s%s.\n", machine.n_cores,
 		machine.cpu, machine.cpu[0] ? ", " : "", machine.system);
 }
@@ -176,7 +249,7 @@ print_wrong(FILE *out, const struct options *options, const struct report_phase 
 			", %zu bytes long, wrong at byte %zu.\n",
 			tally->first_bad_value.name, tally->first_bad_value.len,
 			tally->first_bad_value.offset);
-	if (total.n_misses > 0)
+	if (total.n_misses > 0 && !report_allows_misses(options))
 		fprintf(out,
 			"FAILED: %" PRIu64
 			" times a key was not found that must be there; were all records loaded?\n",
@@ -188,30 +261,49 @@ print_wrong(FILE *out, const struct options *options, const struct report_phase 
 		fprintf(out, "Only %" PRIu64 " of %" PRIu64 " operations were run%s.\n",
 			total.n_count, phase->n_asked,
 			options->time_max_s > 0 ? ", as --max-seconds said" : "");
+	if (!report_kept_schedule(options, phase))
+		fprintf(out, "FAILED: the schedule of %" PRIu64 " operations/s was not kept.\n",
+			options->rate);
 }
 
 void
 report_text(FILE *out, const struct options *options, const struct report_phase *phase)
 {
 	print_head(out, options, phase);
-	print_table(out, options, phase);
-	print_totals(out, phase);
-	print_costs(out, phase);
+	print_counts(out, options, phase);
+	print_latency_table(out, options, phase);
+	print_totals(out, options, phase);
+	print_costs(out, options, phase);
 	print_wrong(out, options, phase);
 	fprintf(out, "\n");
 }
 
 /* ---- Progress ---- */
 
-void
-report_progress(void *arg, uint64_t n_done, uint64_t elapsed_ns)
+/* Seconds that are left, by the rate so far; a limit may come sooner. */
+static double
+seconds_left(const struct report_progress *progress, uint64_t n_done, uint64_t elapsed_ns)
 {
-	struct report_progress *progress = arg;
+	double elapsed_s = (double)elapsed_ns / 1e9;
+	double left_s = elapsed_s * report_ratio(progress->n_asked - n_done, n_done);
+	double limit_s = (double)progress->time_max_ns / 1e9 - elapsed_s;
+	if (progress->time_max_ns == 0 || (n_done > 0 && left_s < limit_s))
+		return left_s;
+	return limit_s > 0 ? limit_s : 0;
+}
+
+void
+report_progress(struct report_progress *progress, uint64_t n_done, uint64_t elapsed_ns)
+{
 	uint64_t n_new = n_done - progress->n_before;
 	uint64_t span_ns = elapsed_ns - progress->ns_before;
-	fprintf(stderr, "\r%s: %" PRIu64 " of %" PRIu64 " (%.0f %%), %.0f/s\033[K", progress->name,
-		n_done, progress->n_asked, 100 * report_ratio(n_done, progress->n_asked),
-		report_ratio(n_new, span_ns) * 1e9);
+	if (span_ns < REPORT_PROGRESS_NS - SERIES_STEP_NS / 2)
+		return;
+	fprintf(stderr, "%s%s: %" PRIu64 " of %" PRIu64 " (%.0f %%), %.0f/s, %.0f s left%s",
+		progress->is_terminal ? "\r" : "", progress->name, n_done, progress->n_asked,
+		100 * report_ratio(n_done, progress->n_asked), report_ratio(n_new, span_ns) * 1e9,
+		seconds_left(progress, n_done, elapsed_ns),
+		progress->is_terminal ? "\033[K" : "\n");
 	progress->n_before = n_done;
 	progress->ns_before = elapsed_ns;
 }
@@ -219,6 +311,6 @@ report_progress(void *arg, uint64_t n_done, uint64_t elapsed_ns)
 void
 report_progress_end(const struct report_progress *progress)
 {
-	if (progress->ns_before > 0)
+	if (progress->ns_before > 0 && progress->is_terminal)
 		fprintf(stderr, "\r\033[K");
 }

@@ -5,17 +5,21 @@
 #include "client/include/rkv.h"
 
 void
-tally_end(struct tally *tally, enum source_op op, int status, uint64_t latency_ns)
+tally_end(struct tally *tally, enum source_op op, int status, uint64_t latency_ns,
+	  uint64_t intended_ns)
 {
 	struct tally_op *counts = &tally->op[op];
-	if (status == RKV_OK)
+	if (status == RKV_OK) {
 		histogram_add(&counts->latency_ns, latency_ns);
-	else if (status == RKV_NOT_FOUND)
+		if (intended_ns != TALLY_CLOSED)
+			histogram_add(&counts->intended_ns, intended_ns);
+	} else if (status == RKV_NOT_FOUND || status == RKV_EXISTS) {
 		counts->n_misses++;
-	else if (status >= TALLY_CODE_MIN && status < TALLY_CODE_MIN + TALLY_CODES)
+	} else if (status >= TALLY_CODE_MIN && status < TALLY_CODE_MIN + TALLY_CODES) {
 		counts->n_errors[status - TALLY_CODE_MIN]++;
-	else
+	} else {
 		counts->n_errors[0]++; /* a code of a newer library */
+	}
 }
 
 void
@@ -34,6 +38,7 @@ op_merge(struct tally_op *op, const struct tally_op *other)
 	for (int i = 0; i < TALLY_CODES; i++)
 		op->n_errors[i] += other->n_errors[i];
 	histogram_merge(&op->latency_ns, &other->latency_ns);
+	histogram_merge(&op->intended_ns, &other->intended_ns);
 }
 
 void

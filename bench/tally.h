@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What came out of a thread's operations, by kind. An operation is counted once: as a hit (it was
- * done), a miss (the key was absent), or an error. Latencies are those of hits only, so that a fast
- * failure does not embellish them.
+ * done), a miss (the key was absent, or, for an add, there), or an error. Latencies are those of
+ * hits only, so that a fast failure does not embellish them.
  */
 #ifndef RKV_BENCH_TALLY_H
 #define RKV_BENCH_TALLY_H
@@ -23,8 +23,9 @@ struct tally_op {
 	uint64_t n_misses;
 	uint64_t n_errors[TALLY_CODES]; /* [code - TALLY_CODE_MIN] */
 	uint64_t n_again;               /* times the store asked to come back, which is no error */
-	uint64_t n_cas_lost;         /* read-modify-writes begun anew, as another one came first */
-	struct histogram latency_ns; /* its n is the number of hits */
+	uint64_t n_cas_lost;          /* read-modify-writes begun anew, as another one came first */
+	struct histogram latency_ns;  /* from the start; its n is the number of hits */
+	struct histogram intended_ns; /* open loop: from when it ought to have started */
 };
 
 struct tally_bad_value {
@@ -39,7 +40,9 @@ struct tally {
 	struct tally_bad_value first_bad_value;
 };
 
-void tally_end(struct tally *tally, enum source_op op, int status, uint64_t latency_ns);
+#define TALLY_CLOSED UINT64_MAX /* intended_ns in a closed loop: there is none */
+void tally_end(struct tally *tally, enum source_op op, int status, uint64_t latency_ns,
+	       uint64_t intended_ns);
 void tally_bad_value(struct tally *tally, const struct tally_bad_value *bad);
 void tally_merge(struct tally *tally, const struct tally *other);
 

@@ -4,6 +4,8 @@
  *
  *   read                 GET
  *   update, insert       PUT
+ *   add, replace         ADD, REPLACE
+ *   delete               DELETE
  *   read-modify-write    GET, then CAS on the version that was read (or PUT, if blind); a lost CAS
  *                        begins anew with the GET. What is written continues the sequence number of
  *                        the value that was read.
@@ -15,8 +17,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/clock.h"
 #include "bench/generator.h"
 #include "bench/value.h"
 
@@ -24,29 +26,36 @@
 #define CAS_DELAY_NS UINT64_C(1000)
 #define DELAY_DOUBLINGS 10u
 #define REST_NS UINT64_C(50000)
+#define STOP_NS UINT64_C(100000000) /* nobody sleeps for longer, so that a stop is seen */
+#define WAKE_NS UINT64_C(100000)    /* a sleep may take so much longer; the rest is spent awake */
 #define POLL_MS 100u
 
 struct slot {
 	struct rkv_request request;
 	struct source_task task;
-	uint64_t name; /* number in the key's name */
+	uint64_t due_ns; /* open loop */
 	uint64_t start_ns;
 	uint64_t retry_ns; /* while it waits: when to submit it */
 	uint32_t n_retries;
-	char key[GEN_KEY_MAX];
-	uint32_t key_len;
 	unsigned char *value; /* that is written */
 	unsigned char *found; /* that was read */
 };
 
 struct worker {
 	const struct worker_config *config;
-	struct rkv_session *session;
+	struct target_session *session;
+	const struct target *target;
 	struct source *source;
 	struct tally tally;
 	struct gen_random random;
 	uint64_t sequence; /* of the next blindly written value */
 	uint64_t timeout_ns;
+	double interval_ns;
+	uint64_t begin_ns;
+	uint64_t n_started;
+	uint64_t due_ns; /* open loop: of the next task */
+	uint64_t lag_ns;
+	uint32_t index;
 	uint32_t n_free;
 	uint32_t n_waiting;
 	struct slot **free_slots;
@@ -62,7 +71,7 @@ struct worker {
 static size_t
 value_stride(const struct worker_config *config)
 {
-	return (config->value_size + 64) / 64 * 64;
+	return (config->value_max + 64) / 64 * 64;
 }
 
 static int
@@ -88,13 +97,15 @@ allocate(struct worker *worker)
 }
 
 struct worker *
-worker_create(const struct worker_config *config, struct rkv_session *session, uint32_t index)
+worker_create(const struct worker_config *config, struct target_session *session, uint32_t index)
 {
 	struct worker *worker = calloc(1, sizeof(*worker));
 	if (worker == NULL)
 		return NULL;
 	worker->config = config;
 	worker->session = session;
+	worker->target = session->target;
+	worker->index = index;
 	worker->timeout_ns = config->timeout_ms * UINT64_C(1000000);
 	/* Not the random numbers that choose the keys. */
 	gen_random_seed(&worker->random, ~config->seed, index);
@@ -121,10 +132,12 @@ worker_destroy(struct worker *worker)
 }
 
 void
-worker_prepare(struct worker *worker, struct source *source)
+worker_prepare(struct worker *worker, struct source *source, double interval_ns)
 {
+	worker->interval_ns = interval_ns;
 	worker->source = source;
 	memset(&worker->tally, 0, sizeof(worker->tally));
+	worker->lag_ns = 0;
 	atomic_store_explicit(&worker->n_done, 0, memory_order_relaxed);
 }
 
@@ -141,11 +154,23 @@ worker_n_done(const struct worker *worker)
 }
 
 uint64_t
-worker_now_ns(void)
+worker_lag_ns(const struct worker *worker)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+	return worker->lag_ns;
+}
+
+static bool
+is_open(const struct worker *worker)
+{
+	return worker->interval_ns > 0;
+}
+
+/* The schedule is counted from the start each time, so that no rounding adds up. */
+static void
+set_due(struct worker *worker)
+{
+	uint64_t n_before = worker->n_started * worker->config->n_threads + worker->index;
+	worker->due_ns = worker->begin_ns + (uint64_t)(worker->interval_ns * (double)n_before);
 }
 
 /* ---- An operation ---- */
@@ -153,7 +178,8 @@ worker_now_ns(void)
 static void
 end(struct worker *worker, struct slot *slot, int status, uint64_t now_ns)
 {
-	tally_end(&worker->tally, slot->task.op, status, now_ns - slot->start_ns);
+	uint64_t intended_ns = is_open(worker) ? now_ns - slot->due_ns : TALLY_CLOSED;
+	tally_end(&worker->tally, slot->task.op, status, now_ns - slot->start_ns, intended_ns);
 	worker->source->done(worker->source, &slot->task, status == RKV_OK);
 	worker->free_slots[worker->n_free++] = slot;
 	uint64_t n_done = atomic_load_explicit(&worker->n_done, memory_order_relaxed);
@@ -191,10 +217,10 @@ try_later(struct worker *worker, struct slot *slot, uint64_t now_ns)
 static void
 submit(struct worker *worker, struct slot *slot)
 {
-	int code = rkv_submit(worker->session, &slot->request);
+	int code = worker->target->submit(worker->session, &slot->request, slot->task.number);
 	if (code == RKV_OK)
 		return;
-	uint64_t now_ns = worker_now_ns();
+	uint64_t now_ns = clock_ns();
 	if (code != RKV_AGAIN || !try_later(worker, slot, now_ns))
 		end(worker, slot, code, now_ns);
 }
@@ -204,8 +230,9 @@ fill_in(struct slot *slot, enum rkv_op op)
 {
 	slot->request = (struct rkv_request){
 		.op = op,
-		.key = slot->key,
-		.key_len = slot->key_len,
+		.key = slot->task.key,
+		.key_len = slot->task.key_len,
+		.options.ttl_s = slot->task.ttl_s,
 		.user = slot,
 	};
 }
@@ -215,30 +242,51 @@ fill_in_get(struct worker *worker, struct slot *slot)
 {
 	fill_in(slot, RKV_OP_GET);
 	slot->request.buf = slot->found;
-	slot->request.buf_len = worker->config->value_size;
+	slot->request.buf_len = worker->config->value_max;
 }
 
 static void
 fill_in_store(struct worker *worker, struct slot *slot, enum rkv_op op, uint64_t sequence)
 {
-	size_t len = worker->config->value_size;
-	value_make(slot->value, len, slot->name, sequence);
+	size_t len = slot->task.value_len;
+	if (worker->target->has_values)
+		value_make(slot->value, len, slot->task.name, sequence);
 	fill_in(slot, op);
 	slot->request.value = slot->value;
 	slot->request.value_len = len;
 }
 
+/* The first call of an operation. */
+static void
+fill_in_first(struct worker *worker, struct slot *slot)
+{
+	static const enum rkv_op calls[SOURCE_OPS] = {
+		[SOURCE_READ] = RKV_OP_GET,      [SOURCE_RMW] = RKV_OP_GET,
+		[SOURCE_UPDATE] = RKV_OP_PUT,    [SOURCE_INSERT] = RKV_OP_PUT,
+		[SOURCE_ADD] = RKV_OP_ADD,       [SOURCE_REPLACE] = RKV_OP_REPLACE,
+		[SOURCE_DELETE] = RKV_OP_DELETE,
+	};
+	enum rkv_op call = calls[slot->task.op];
+	if (call == RKV_OP_GET)
+		fill_in_get(worker, slot);
+	else if (call == RKV_OP_DELETE)
+		fill_in(slot, call);
+	else
+		fill_in_store(worker, slot, call, worker->sequence++);
+}
+
 static void
 start(struct worker *worker, struct slot *slot)
 {
-	slot->name = gen_fnvhash64(slot->task.key);
-	slot->key_len = gen_key_name(slot->key, slot->name);
 	slot->n_retries = 0;
-	if (slot->task.op == SOURCE_READ || slot->task.op == SOURCE_RMW)
-		fill_in_get(worker, slot);
-	else
-		fill_in_store(worker, slot, RKV_OP_PUT, worker->sequence++);
-	slot->start_ns = worker_now_ns();
+	fill_in_first(worker, slot);
+	slot->start_ns = clock_ns();
+	if (is_open(worker)) {
+		slot->due_ns = worker->due_ns;
+		worker->lag_ns = slot->start_ns - slot->due_ns;
+		worker->n_started++;
+		set_due(worker);
+	}
 	submit(worker, slot);
 }
 
@@ -246,10 +294,12 @@ static int
 check_found(struct worker *worker, const struct slot *slot)
 {
 	size_t len = slot->request.item.value_len;
-	size_t wrong = value_check(slot->found, len, slot->name);
+	size_t wrong = len < VALUE_CHECKED_MIN && slot->task.value_len < VALUE_CHECKED_MIN
+			       ? 0
+			       : value_check(slot->found, len, slot->task.name);
 	if (wrong == 0)
 		return RKV_OK;
-	tally_bad_value(&worker->tally, &(struct tally_bad_value){slot->name, len, wrong - 1});
+	tally_bad_value(&worker->tally, &(struct tally_bad_value){slot->task.name, len, wrong - 1});
 	return TALLY_BAD_VALUE;
 }
 
@@ -290,7 +340,14 @@ land(struct worker *worker, struct slot *slot, uint64_t now_ns)
 
 /* ---- The loop ---- */
 
-/* Starts as many operations as there is room for; false if there will be no more. */
+/* Open loop: it is not yet time for the next task. */
+static bool
+is_early(const struct worker *worker)
+{
+	return is_open(worker) && clock_ns() < worker->due_ns;
+}
+
+/* Starts as many operations as there is room and time for; false if there will be no more. */
 static bool
 start_more(struct worker *worker, const _Atomic bool *stop)
 {
@@ -298,6 +355,8 @@ start_more(struct worker *worker, const _Atomic bool *stop)
 		struct slot *slot = worker->free_slots[worker->n_free - 1];
 		if (atomic_load_explicit(stop, memory_order_relaxed))
 			return false;
+		if (is_early(worker))
+			return true;
 		int code = worker->source->next(worker->source, &slot->task);
 		if (code != SOURCE_TASK)
 			return code != SOURCE_END;
@@ -312,7 +371,7 @@ submit_due(struct worker *worker)
 {
 	if (worker->n_waiting == 0)
 		return;
-	uint64_t now_ns = worker_now_ns();
+	uint64_t now_ns = clock_ns();
 	for (uint32_t i = worker->n_waiting; i-- > 0;) {
 		struct slot *slot = worker->waiting[i];
 		if (slot->retry_ns > now_ns)
@@ -322,40 +381,54 @@ submit_due(struct worker *worker)
 	}
 }
 
-/* Nothing is in flight: sleeps until an operation is due again, or a little. */
+/* When there is something to do again though nothing is in flight. */
+static uint64_t
+next_ns(const struct worker *worker, uint64_t now_ns)
+{
+	bool is_for_task = is_open(worker) && worker->n_free > 0;
+	uint64_t until_ns = is_for_task ? worker->due_ns : UINT64_MAX;
+	for (uint32_t i = 0; i < worker->n_waiting; i++)
+		if (worker->waiting[i]->retry_ns < until_ns)
+			until_ns = worker->waiting[i]->retry_ns;
+	if (until_ns == UINT64_MAX) /* the source waits for others, which is never long */
+		return now_ns + WAKE_NS + REST_NS;
+	return until_ns < now_ns + STOP_NS ? until_ns : now_ns + STOP_NS;
+}
+
 static void
 rest(const struct worker *worker)
 {
-	uint64_t now_ns = worker_now_ns();
-	uint64_t rest_ns = worker->n_waiting ? UINT64_MAX : REST_NS;
-	for (uint32_t i = 0; i < worker->n_waiting; i++) {
-		uint64_t due_ns = worker->waiting[i]->retry_ns;
-		uint64_t left_ns = due_ns > now_ns ? due_ns - now_ns : 0;
-		rest_ns = left_ns < rest_ns ? left_ns : rest_ns;
-	}
-	if (rest_ns < REST_NS / 2)
-		return; /* a sleep would take longer */
-	struct timespec span = {
-		.tv_sec = (time_t)(rest_ns / 1000000000),
-		.tv_nsec = (long)(rest_ns % 1000000000),
-	};
-	nanosleep(&span, NULL);
+	uint64_t now_ns = clock_ns();
+	uint64_t until_ns = next_ns(worker, now_ns);
+	if (until_ns > now_ns + WAKE_NS)
+		clock_sleep(until_ns - now_ns - WAKE_NS);
+}
+
+/* Whether the target may sleep until something lands. */
+static bool
+may_wait(const struct worker *worker)
+{
+	return worker->n_waiting == 0 && !is_open(worker);
 }
 
 int
-worker_run(struct worker *worker, const _Atomic bool *stop)
+worker_run(struct worker *worker, uint64_t start_ns, const _Atomic bool *stop)
 {
+	const struct target *target = worker->target;
 	uint32_t depth = worker->config->depth;
+	worker->begin_ns = start_ns;
+	worker->n_started = 0;
+	set_due(worker);
 	for (;;) {
 		bool more = start_more(worker, stop);
 		if (!more && worker->n_free == depth)
 			return RKV_OK;
 		submit_due(worker);
-		int n = rkv_poll(worker->session, worker->done, (int)depth,
-				 worker->n_waiting ? 0 : POLL_MS);
+		int n = target->poll(worker->session, worker->done, (int)depth,
+				     may_wait(worker) ? POLL_MS : 0);
 		if (n < 0)
 			return n;
-		uint64_t now_ns = worker_now_ns();
+		uint64_t now_ns = n > 0 ? clock_ns() : 0;
 		for (int i = 0; i < n; i++)
 			land(worker, worker->done[i]->user, now_ns);
 		if (n == 0 && worker->n_free + worker->n_waiting == depth)

@@ -2,17 +2,19 @@
 /*
  * YCSB's core workloads as sources of operations: a load, which inserts the records once, and a
  * run, which draws operations and keys. Each thread has a source; together they give exactly as
- * many operations as were asked for, whatever the number of threads.
+ * many operations as were asked for, whatever the number of threads. The sources lie in shared
+ * memory: the threads may be those of several processes.
  */
 #ifndef RKV_BENCH_WORKLOAD_H
 #define RKV_BENCH_WORKLOAD_H
 
 #include "bench/generator.h"
 #include "bench/inserts.h"
+#include "bench/sizes.h"
 #include "bench/source.h"
 
 struct workload_mix {
-	char letter;
+	char letter;               /* '-': none of YCSB's */
 	double shares[SOURCE_OPS]; /* sum 1 */
 	enum gen_distribution distribution;
 };
@@ -20,12 +22,19 @@ struct workload_mix {
 /* NULL: none of that letter (e too: scans need an order, and the index is a hash table). */
 const struct workload_mix *workload_find(char letter);
 
-/* What all sources of a run share. */
+/* One kind of operation only: for the bare fabric. */
+const struct workload_mix *workload_raw(bool is_update);
+
+/* What all sources share; borrowed by them. */
 struct workload {
-	const struct workload_mix *mix;
-	enum gen_distribution distribution;
-	uint64_t first;     /* key number of the first record */
-	uint64_t n_records; /* there before the run: first .. first + n_records - 1 */
+	struct workload_mix mix;
+	struct gen_choice choice;
+	struct sizes sizes;
+	bool is_ordered;      /* keys are named by their number, not by its hash */
+	uint32_t n_digits;    /* ordered: at least so many, with zeros before; 1: as they are */
+	uint64_t first;       /* key number of the first record */
+	uint64_t n_records;   /* there before the run: first .. first + n_records - 1 */
+	uint64_t next_insert; /* key number of the first insert of a run; first + n_records */
 	uint64_t n_operations;
 	uint64_t seed;
 };
@@ -33,12 +42,14 @@ struct workload {
 /* The part of n that thread `index` of n_threads takes; the parts differ by one at most. */
 uint64_t workload_part(uint64_t n, uint32_t index, uint32_t n_threads);
 
-/* The sources of all threads. NULL: no memory. */
-struct workload_sources;
-struct workload_sources *workload_load(const struct workload *workload, uint32_t n_threads);
-struct workload_sources *workload_run(const struct workload *workload, uint32_t n_threads);
-void workload_sources_destroy(struct workload_sources *sources);
+/* NULL: no memory. */
+struct sources *workload_load(const struct workload *workload, uint32_t n_threads);
 
-struct source *workload_source(struct workload_sources *sources, uint32_t thread);
+/*
+ * n_operations of the workload's kind, drawn with random numbers of their own for each stream.
+ * inserts: shared by runs that follow one another; begins with next_insert.
+ */
+struct sources *workload_run(const struct workload *workload, uint64_t n_operations,
+			     uint32_t stream, struct inserts *inserts, uint32_t n_threads);
 
 #endif

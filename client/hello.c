@@ -3,6 +3,9 @@
  * The handshake, hello.h.
  *
  *   TCP connect . HELLO -> . <- WELCOME . shm: token -> unix socket, <- memfd . READ superblock
+ *                                         verbs: token -> RDMA connection
+ *
+ * A server offers one of the two, [ONE-AGENT].
  *
  * The WELCOME and the superblock say the same things twice, once from the server's memory and once
  * from the region's: both must agree, or what was reached is not what was offered.
@@ -18,6 +21,7 @@
 
 #include "common/err.h"
 #include "common/fabric_shm.h"
+#include "common/fabric_verbs.h"
 
 /* ---- The message ---- */
 
@@ -113,28 +117,81 @@ exchange(struct channel *channel, const unsigned char boot_id[WIRE_BOOT_ID_LEN],
 
 /* ---- The region ---- */
 
-static int
-open_fabric(struct rkv_client *client, const struct wire_welcome *w,
-	    const unsigned char boot_id[WIRE_BOOT_ID_LEN], char reason[NET_REASON_MAX])
+enum kind { KIND_NONE, KIND_SHM, KIND_VERBS };
+
+static const char *const kind_names[] = {[KIND_SHM] = "shm", [KIND_VERBS] = "verbs"};
+
+/* How the server can be reached from here. */
+static enum kind
+kind_of(const struct wire_welcome *w, const unsigned char boot_id[WIRE_BOOT_ID_LEN])
 {
-	if (memcmp(w->boot_id, boot_id, sizeof(w->boot_id)) != 0 || w->unix_path[0] == '\0') {
+	if (w->verbs_address[0])
+		return KIND_VERBS;
+	if (w->unix_path[0] && memcmp(w->boot_id, boot_id, sizeof(w->boot_id)) == 0)
+		return KIND_SHM;
+	return KIND_NONE;
+}
+
+/* The fabric stays the one the client was opened with: sessions have memory registered there. */
+static int
+open_fabric(struct rkv_client *client, enum kind kind, char reason[NET_REASON_MAX])
+{
+	if (kind == KIND_NONE) {
 		snprintf(reason, NET_REASON_MAX,
-			 "the server is on another machine and offers no RDMA device: this version "
-			 "serves "
-			 "only clients on the server's own host");
+			 "the server is on another machine and offers no RDMA device (kv-server "
+			 "--fabric verbs), and its pool can be mapped on its own host only");
 		return ERR_CONN;
+	}
+	if (client->fab && strcmp(client->fab->driver->name, kind_names[kind]) != 0) {
+		snprintf(reason, NET_REASON_MAX,
+			 "the server has come back with fabric %s, and this client was opened with "
+			 "%s: close it and open it again",
+			 kind_names[kind], client->fab->driver->name);
+		return ERR_VERSION;
 	}
 	if (client->fab)
 		return 0;
-	int rc = shm_open_fabric(&client->fab);
+	int rc = kind == KIND_VERBS ? verbs_open_fabric(&client->log, &client->fab)
+				    : shm_open_fabric(&client->fab);
 	if (rc)
 		snprintf(reason, NET_REASON_MAX, "no memory is left to open the fabric");
 	return rc;
 }
 
+/* What fab_region_open or fab_connect returned, as a sentence; the fabric has logged another. */
+static void
+explain_verbs(int rc, const char *address, char reason[NET_REASON_MAX])
+{
+	switch (rc) {
+	case ERR_TIMEOUT:
+		snprintf(reason, NET_REASON_MAX,
+			 "the RDMA address %s did not answer in time: is it reachable from an RDMA "
+			 "device of this machine?",
+			 address);
+		break;
+	case ERR_NOMEM:
+		snprintf(reason, NET_REASON_MAX,
+			 "no memory for an RDMA connection to %s: raise the limit of locked memory "
+			 "(ulimit -l), or open fewer sessions",
+			 address);
+		break;
+	case ERR_PERM:
+		snprintf(reason, NET_REASON_MAX,
+			 "no RDMA connection to %s: this process may not use the device "
+			 "(/dev/infiniband), or the server did not admit it",
+			 address);
+		break;
+	default:
+		snprintf(reason, NET_REASON_MAX,
+			 "no RDMA connection to %s: this machine needs an RDMA device from which "
+			 "that address can be reached",
+			 address);
+	}
+}
+
 /* What fab_region_open returned, as a sentence. */
 static void
-explain_region(int rc, const char *path, uint64_t len, char reason[NET_REASON_MAX])
+explain_shm(int rc, const char *path, uint64_t len, char reason[NET_REASON_MAX])
 {
 	switch (rc) {
 	case ERR_AGAIN:
@@ -166,6 +223,20 @@ explain_region(int rc, const char *path, uint64_t len, char reason[NET_REASON_MA
 	}
 }
 
+/* What the server wrote is shown as far as it can be. */
+static void
+explain_region(int rc, const struct wire_welcome *w, char reason[NET_REASON_MAX])
+{
+	char text[LIMIT_PATH_MAX];
+	bool is_verbs = w->verbs_address[0] != '\0';
+	channel_text(text, sizeof(text), is_verbs ? w->verbs_address : w->unix_path,
+		     is_verbs ? sizeof(w->verbs_address) : sizeof(w->unix_path));
+	if (is_verbs)
+		explain_verbs(rc, text, reason);
+	else
+		explain_shm(rc, text, w->region[0].len, reason);
+}
+
 static int
 open_region(struct rkv_client *client, const struct wire_welcome *w, int64_t deadline_ns,
 	    struct fab_region **ret_region, char reason[NET_REASON_MAX])
@@ -178,16 +249,15 @@ open_region(struct rkv_client *client, const struct wire_welcome *w, int64_t dea
 		.len = r->len,
 		.r_key = r->r_key,
 	};
-	char path[LIMIT_PATH_MAX];
 	static_assert(sizeof(offer.unix_path) == sizeof(w->unix_path), "paths");
+	static_assert(sizeof(offer.verbs_address) == sizeof(w->verbs_address), "addresses");
 	static_assert(sizeof(offer.token) == sizeof(w->token), "tokens");
 	memcpy(offer.unix_path, w->unix_path, sizeof(offer.unix_path));
+	memcpy(offer.verbs_address, w->verbs_address, sizeof(offer.verbs_address));
 	memcpy(offer.token, w->token, sizeof(offer.token));
 	int rc = fab_region_open(client->fab, &offer, deadline_ns, ret_region);
-	if (!rc)
-		return 0;
-	channel_text(path, sizeof(path), w->unix_path, sizeof(w->unix_path));
-	explain_region(rc, path, offer.len, reason);
+	if (rc)
+		explain_region(rc, w, reason);
 	return rc == ERR_AGAIN ? ERR_NOMEM : rc;
 }
 
@@ -233,8 +303,18 @@ check_superblock(const struct layout_superblock *sb, const struct wire_region *o
 	return ERR_CORRUPT;
 }
 
+/* Over verbs this is where the first connection is made. */
+static void
+explain_read(int rc, const struct wire_welcome *w, char reason[NET_REASON_MAX])
+{
+	if (w->verbs_address[0])
+		explain_region(rc, w, reason);
+	else
+		snprintf(reason, NET_REASON_MAX, "cannot read the superblock of the pool");
+}
+
 static int
-read_superblock(struct fab_region *region, const struct wire_region *offered, int64_t deadline_ns,
+read_superblock(struct fab_region *region, const struct wire_welcome *w, int64_t deadline_ns,
 		struct layout *ret_layout, char reason[NET_REASON_MAX])
 {
 	/* A mapping of its own: registered memory is page-aligned and shares no page. */
@@ -242,9 +322,9 @@ read_superblock(struct fab_region *region, const struct wire_region *offered, in
 		mmap(NULL, LAYOUT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int rc = page == MAP_FAILED ? ERR_NOMEM : read_page(region, page, deadline_ns);
 	if (rc)
-		snprintf(reason, NET_REASON_MAX, "cannot read the superblock of the pool");
+		explain_read(rc, w, reason);
 	else
-		rc = check_superblock(page, offered, ret_layout, reason);
+		rc = check_superblock(page, &w->region[0], ret_layout, reason);
 	if (page != MAP_FAILED)
 		munmap(page, LAYOUT_PAGE);
 	return rc;
@@ -268,12 +348,11 @@ shake_hands(struct rkv_client *client, struct channel *channel, int64_t deadline
 	}
 	rc = exchange(channel, boot_id, deadline_ns, &w, reason);
 	if (!rc)
-		rc = open_fabric(client, &w, boot_id, reason);
+		rc = open_fabric(client, kind_of(&w, boot_id), reason);
 	if (!rc)
 		rc = open_region(client, &w, deadline_ns, &hello.region, reason);
 	if (!rc)
-		rc = read_superblock(hello.region, &w.region[0], deadline_ns, &hello.layout,
-				     reason);
+		rc = read_superblock(hello.region, &w, deadline_ns, &hello.layout, reason);
 	if (rc) {
 		fab_region_close(hello.region);
 		return rc;

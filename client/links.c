@@ -386,7 +386,10 @@ joined(struct links *links, struct rkv_session *session, const struct wire_joine
 	if (rc) {
 		port->serial = 0;
 		links_leave(links, links->connection, m->session_slot, m->serial);
-		deny(links, session, rc);
+		if (rc == ERR_TIMEOUT)
+			back_off(links); /* a message got lost: as long as the caller waits */
+		else
+			deny(links, session, rc);
 	}
 	return 0;
 }

@@ -346,6 +346,16 @@ pool_len(const struct rkv_session *s, const struct layout *l)
 	return wanted > least ? wanted : least;
 }
 
+/* What the fabric fails to register, it explains itself. */
+static int
+memory_made(struct rkv_session *s, int rc)
+{
+	if (rc != 0)
+		log_line(&s->client->log, LOG_ERROR,
+			 "this process has no memory left for a session (ulimit -v)");
+	return rc;
+}
+
 /* New serial, or new region: nothing of what was known of the old one holds any more. */
 static int
 start_anew(struct rkv_session *s, const struct link *next)
@@ -358,7 +368,7 @@ start_anew(struct rkv_session *s, const struct link *next)
 	if (s->arena.len == 0 || s->link.layout.chunk_size != next->layout.chunk_size) {
 		arena_destroy(&s->arena);
 		int rc = arena_create(&s->arena, fixed, pool_len(s, &next->layout));
-		if (rc != 0)
+		if (memory_made(s, rc) != 0)
 			return rc;
 	}
 	int rc = arena_register(&s->arena, next->fab);
@@ -367,9 +377,10 @@ start_anew(struct rkv_session *s, const struct link *next)
 	for (uint32_t i = 0; i < s->client->options.depth; i++)
 		s->ops[i].scratch = (struct op_scratch *)(void *)s->arena.base + i;
 	s->write_counter = 0;
-	return alloc_create(&s->alloc, &next->layout,
-			    s->arena.base + s->client->options.depth * sizeof(struct op_scratch),
-			    s->arena.key);
+	rc = alloc_create(&s->alloc, &next->layout,
+			  s->arena.base + s->client->options.depth * sizeof(struct op_scratch),
+			  s->arena.key);
+	return memory_made(s, rc);
 }
 
 static void
@@ -406,8 +417,6 @@ take_link(struct rkv_session *s)
 	bool anew = next.serial != s->link.serial || next.epoch != s->link.epoch;
 	int rc = anew ? start_anew(s, &next) : 0;
 	if (rc != 0) {
-		log_line(&s->client->log, LOG_ERROR, "a session's registered memory: %s",
-			 err_str(rc));
 		fab_disconnect(next.ep);
 		s->link.serial = 0;
 		s->port.former_serial = next.serial;
@@ -836,7 +845,8 @@ session_maintain(struct rkv_session *s, int64_t deadline_ns)
 		flush_marks(s, deadline_ns);
 	give_back(s, newest_stamp(s));
 	while (s->n_outstanding && fab_now(s->client->fab) < deadline_ns)
-		deliver(s);
+		if (deliver(s) == 0)
+			fab_wait(s->link.ep, deadline_ns);
 }
 
 void

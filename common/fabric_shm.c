@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shared memory as a fabric. The server's pool is a memfd; a client gets its descriptor over a unix
- * socket, maps it, and its own CPU plays the NIC: a batch is executed inside fab_post.
+ * Shared memory as a fabric. The server's pool (common/pool.h) is a memfd; a client gets its
+ * descriptor over a unix socket, maps it, and its own CPU plays the NIC: a batch is executed inside
+ * fab_post.
  *
  *   memfd   | region: offer->len bytes          | ... rounding ... | struct life (last 64 bytes) |
  *           ^ roff 0                                                 a page of this fabric's own
@@ -21,13 +22,7 @@
  *
  * A batch that completed was therefore executed while the server lived, without one system call.
  *
- * ORDER (proto/ORDERING.md). A batch's operations run in program order. CAS and FAA are seq_cst and
- * a full fence follows, so that a READ behind them samples after them in the order of all atomics,
- * and a WRITE before them is seen by whoever sees them, [PUBLISH], [VISIBLE], also on ARM64.
- * Aligned words of a READ or WRITE of up to WORDS_MAX bytes are moved one by one with atomic
- * accesses: never torn. Longer copies are plain memcpy, [COPY]: bytes that race are found out by
- * the block's checksum, [SELF-ID]. Builds for the thread sanitizer, which knows of no checksums,
- * move them atomically too.
+ * ORDER: common/execute.h.
  *
  * Threads: an endpoint belongs to one at a time; everything else may be used by any. post and poll
  * make no system call, take no lock, allocate nothing. A region lives as long as its last endpoint.
@@ -37,10 +32,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <linux/memfd.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -48,35 +41,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/memory.h"
+#include "common/execute.h"
+#include "common/fabric_host.h"
 #include "common/net.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define SHM_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SHM_TSAN 1
-#endif
-#endif
-#ifndef SHM_TSAN
-#define SHM_TSAN 0
-#endif
-
-#define WORDS_MAX 128u /* bytes: a combined bucket, whose slot words must not be torn */
 #define WAIT_SPINS 64
-#define WAIT_SLEEP_MAX_NS 50000
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 
 /* ---- The life word ---- */
 
@@ -178,97 +154,12 @@ life_start(struct life_thread *t, struct life *life)
 	return t->error;
 }
 
-/* ---- The pool ---- */
+/* ---- What clients of this host share ---- */
 
-struct shm_pool {
-	int fd;
-	unsigned char *base; /* MAP_FAILED until mapped */
-	size_t len;
-	size_t map_len;
-	bool huge;
+struct shm_share {
+	struct pool *pool;
 	struct life_thread life;
 };
-
-/* Kernels before 6.3 do not know MFD_NOEXEC_SEAL; some later ones are told to insist on it. */
-static int
-pool_memfd(bool huge)
-{
-	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB : 0);
-	int fd = memfd_create("rkv-pool", flags | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("rkv-pool", flags);
-	return fd;
-}
-
-/* In steps, so that a signal costs a step and not all. Returns 0 or an errno. */
-static int
-pool_allocate(int fd, size_t len)
-{
-	const size_t step = (size_t)256 << 20;
-	for (size_t off = 0; off < len;) {
-		size_t n = len - off < step ? len - off : step;
-		if (fallocate(fd, 0, (off_t)off, (off_t)n) == 0)
-			off += n;
-		else if (errno != EINTR)
-			return errno;
-	}
-	return 0;
-}
-
-/* Makes the memfd: room reserved, size sealed. ret_reason is set on failure. */
-static int
-pool_reserve(struct shm_pool *pool, char reason[MEMORY_REASON_MAX])
-{
-	int r = pool->huge ? memory_fits_huge(pool->map_len, reason)
-			   : memory_fits(pool->map_len, reason);
-	if (r)
-		return r;
-	const char *what = "create a memfd";
-	int error = 0;
-	pool->fd = pool_memfd(pool->huge);
-	if (pool->fd < 0 || ftruncate(pool->fd, (off_t)pool->map_len)) {
-		error = errno;
-	} else {
-		what = "reserve the memory (is a limit of this host or container too small?)";
-		error = pool_allocate(pool->fd, pool->map_len);
-	}
-	if (!error && fcntl(pool->fd, F_ADD_SEALS, SEALS)) {
-		what = "seal the memfd";
-		error = errno;
-	}
-	if (!error)
-		return 0;
-	snprintf(reason, MEMORY_REASON_MAX, "cannot %s: %s", what, strerror(error));
-	return err_from_errno(error);
-}
-
-/* Reserves with pages of one kind; what was there before is let go. */
-static int
-pool_try(struct shm_pool *pool, bool huge, char reason[MEMORY_REASON_MAX])
-{
-	uint64_t page = huge ? memory_huge_page_size() : (uint64_t)sysconf(_SC_PAGESIZE);
-	if (pool->fd >= 0)
-		close(pool->fd);
-	pool->fd = -1;
-	pool->huge = huge;
-	if (page == 0 || pool->len == 0 || pool->len > INT64_MAX - 2 * page) {
-		snprintf(reason, MEMORY_REASON_MAX, "%s",
-			 page ? "no memory has such a size" : "this kernel has no huge pages");
-		return ERR_NOMEM;
-	}
-	pool->map_len = (pool->len + page - 1) / page * page + page;
-	return pool_reserve(pool, reason);
-}
-
-static int
-pool_map(struct shm_pool *pool)
-{
-	pool->base = mmap(NULL, pool->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, pool->fd, 0);
-	if (pool->base == MAP_FAILED)
-		return errno;
-	/* A forked child shall not write into the region, nor hold its memory. */
-	return madvise(pool->base, pool->map_len, MADV_DONTFORK) ? errno : 0;
-}
 
 static struct life *
 life_at(unsigned char *base, size_t map_len)
@@ -277,66 +168,30 @@ life_at(unsigned char *base, size_t map_len)
 }
 
 int
-shm_pool_create(size_t len, enum shm_huge huge, const struct log *log, struct shm_pool **ret_pool)
+shm_share_create(struct pool *pool, const struct log *log, struct shm_share **ret_share)
 {
-	char reason[MEMORY_REASON_MAX];
-	int r = ERR_NOMEM, error;
-	struct shm_pool *pool = calloc(1, sizeof(*pool));
-	if (!pool)
-		goto fail;
-	pool->fd = -1;
-	pool->base = MAP_FAILED;
-	pool->len = len;
-	if (huge != SHM_HUGE_NO)
-		r = pool_try(pool, true, reason);
-	if (r && huge == SHM_HUGE_TRY)
-		log_line(log, LOG_WARN,
-			 "no huge pages for the pool: %s; going on with ordinary pages", reason);
-	if (r && huge != SHM_HUGE_MUST)
-		r = pool_try(pool, false, reason);
-	if (r) {
-		log_line(log, LOG_ERROR, "the pool cannot be reserved: %s", reason);
-		goto fail;
-	}
-	error = pool_map(pool);
-	if (!error)
-		error = life_start(&pool->life, life_at(pool->base, pool->map_len));
+	struct shm_share *share = calloc(1, sizeof(*share));
+	if (!share)
+		return ERR_NOMEM;
+	share->pool = pool;
+	int error = life_start(&share->life, life_at(pool_base(pool), pool_map_len(pool)));
 	if (error) {
-		log_line(log, LOG_ERROR, "cannot map the pool or start its life thread: %s",
+		log_line(log, LOG_ERROR, "cannot start the life thread of the pool: %s",
 			 strerror(error));
-		r = error == EAGAIN ? ERR_NOMEM : err_from_errno(error);
-		goto fail;
+		shm_share_destroy(share);
+		return error == EAGAIN ? ERR_NOMEM : err_from_errno(error);
 	}
-	*ret_pool = pool;
+	*ret_share = share;
 	return 0;
-fail:
-	shm_pool_destroy(pool);
-	return r;
 }
 
 void
-shm_pool_destroy(struct shm_pool *pool)
+shm_share_destroy(struct shm_share *share)
 {
-	if (!pool)
+	if (!share)
 		return;
-	life_stop(&pool->life);
-	if (pool->base != MAP_FAILED)
-		munmap(pool->base, pool->map_len);
-	if (pool->fd >= 0)
-		close(pool->fd);
-	free(pool);
-}
-
-void *
-shm_pool_base(const struct shm_pool *pool)
-{
-	return pool->base;
-}
-
-bool
-shm_pool_is_huge(const struct shm_pool *pool)
-{
-	return pool->huge;
+	life_stop(&share->life);
+	free(share);
 }
 
 /* ---- Passing the descriptor: the region's length, and the memfd beside it ---- */
@@ -347,9 +202,10 @@ union control {
 };
 
 int
-shm_pool_send(const struct shm_pool *pool, int socket)
+shm_share_send(const struct shm_share *share, int socket)
 {
-	uint64_t len = pool->len;
+	uint64_t len = pool_len(share->pool);
+	int fd = pool_fd(share->pool);
 	union control control = {0};
 	struct iovec iov = {.iov_base = &len, .iov_len = sizeof(len)};
 	struct msghdr msg = {
@@ -362,7 +218,7 @@ shm_pool_send(const struct shm_pool *pool, int socket)
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &pool->fd, sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
 	ssize_t n;
 	do
 		n = sendmsg(socket, &msg, MSG_NOSIGNAL);
@@ -374,7 +230,7 @@ shm_pool_send(const struct shm_pool *pool, int socket)
 #define REFUSAL_NO_FILES 'F'
 
 void
-shm_pool_refuse(int socket)
+shm_refuse(int socket)
 {
 	const char byte = REFUSAL_NO_FILES;
 	/* Nothing can be done if the peer does not take it: it then sees the connection end. */
@@ -475,31 +331,6 @@ shm_deregister(struct fab *fab, uint32_t key)
 {
 	(void)fab;
 	(void)key;
-}
-
-static int64_t
-shm_now(struct fab *fab)
-{
-	(void)fab;
-	return clock_now_ns();
-}
-
-/* splitmix64, one generator a thread. */
-static uint64_t
-shm_rand(struct fab *fab)
-{
-	static _Thread_local uint64_t state;
-	static _Thread_local bool seeded;
-	(void)fab;
-	if (!seeded) {
-		if (getrandom(&state, sizeof(state), 0) != (ssize_t)sizeof(state))
-			state = (uint64_t)clock_now_ns() ^ (uint64_t)(uintptr_t)&state;
-		seeded = true;
-	}
-	uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
 }
 
 static void
@@ -706,182 +537,26 @@ shm_disconnect(struct fab_endpoint *ep)
 	region_release(region);
 }
 
-/* ---- Copies between local and remote memory ---- */
-
-static bool
-is_words(const unsigned char *remote, size_t len)
-{
-	return (((uintptr_t)remote | len) & 7) == 0 && len <= WORDS_MAX;
-}
-
-static void
-read_words(unsigned char *local, const unsigned char *remote, size_t len)
-{
-	for (size_t i = 0; i < len; i += 8) {
-		const uint64_t *from = (const uint64_t *)(const void *)(remote + i);
-		uint64_t word = __atomic_load_n(from, __ATOMIC_RELAXED);
-		memcpy(local + i, &word, 8);
-	}
-}
-
-static void
-write_words(unsigned char *remote, const unsigned char *local, size_t len)
-{
-	for (size_t i = 0; i < len; i += 8) {
-		uint64_t word;
-		memcpy(&word, local + i, 8);
-		__atomic_store_n((uint64_t *)(void *)(remote + i), word, __ATOMIC_RELAXED);
-	}
-}
-
-#if SHM_TSAN
-/* Bytes at the unaligned edges of len bytes, before and behind the aligned words. */
-static size_t
-edge_before(const unsigned char *remote, size_t len)
-{
-	size_t edge = -(uintptr_t)remote & 7;
-	return edge < len ? edge : len;
-}
-
-static void
-read_bytes(unsigned char *local, const unsigned char *remote, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		local[i] = __atomic_load_n(remote + i, __ATOMIC_RELAXED);
-}
-
-static void
-write_bytes(unsigned char *remote, const unsigned char *local, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		__atomic_store_n(remote + i, local[i], __ATOMIC_RELAXED);
-}
-
-/* [COPY] */
-static void
-read_bulk(unsigned char *local, const unsigned char *remote, size_t len)
-{
-	size_t edge = edge_before(remote, len), words = (len - edge) & ~(size_t)7;
-	read_bytes(local, remote, edge);
-	read_words(local + edge, remote + edge, words);
-	read_bytes(local + edge + words, remote + edge + words, len - edge - words);
-}
-
-static void
-write_bulk(unsigned char *remote, const unsigned char *local, size_t len)
-{
-	size_t edge = edge_before(remote, len), words = (len - edge) & ~(size_t)7;
-	write_bytes(remote, local, edge);
-	write_words(remote + edge, local + edge, words);
-	write_bytes(remote + edge + words, local + edge + words, len - edge - words);
-}
-
-/* The tool knows no fences and needs none: its run-time makes every atomic access seq_cst. */
-static void
-fence_full(void)
-{
-}
-
-static void
-fence_acquire(void)
-{
-}
-#else
-/* [COPY] */
-static void
-read_bulk(unsigned char *local, const unsigned char *remote, size_t len)
-{
-	memcpy(local, remote, len);
-}
-
-static void
-write_bulk(unsigned char *remote, const unsigned char *local, size_t len)
-{
-	memcpy(remote, local, len);
-}
-
-static void
-fence_full(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-}
-
-static void
-fence_acquire(void)
-{
-	atomic_thread_fence(memory_order_acquire);
-}
-#endif
-
-static inline __attribute__((always_inline)) void
-read_piece(const struct fab_piece *piece, const unsigned char *remote)
-{
-	if (piece->len == 8 && is_words(remote, 8)) {
-		uint64_t word =
-			__atomic_load_n((const uint64_t *)(const void *)remote, __ATOMIC_RELAXED);
-		memcpy(piece->local, &word, 8); /* a slot */
-	} else if (is_words(remote, piece->len))
-		read_words(piece->local, remote, piece->len);
-	else
-		read_bulk(piece->local, remote, piece->len);
-}
-
-static void
-write_piece(const struct fab_piece *piece, unsigned char *remote)
-{
-	const unsigned char *local = piece->local;
-	if (piece->len == 1)
-		__atomic_store_n(remote, *local, __ATOMIC_RELAXED); /* a mark, [MARK] */
-	else if (is_words(remote, piece->len))
-		write_words(remote, local, piece->len);
-	else
-		write_bulk(remote, local, piece->len);
-}
-
 /* ---- Executing a batch ---- */
 
-/* [RANGE]: what a NIC would refuse. */
+/* [RANGE] */
 static inline __attribute__((always_inline)) int
 op_check(const struct shm_endpoint *ep, const struct fab_op *op)
 {
 	uint64_t len = (uint64_t)op->piece[0].len + op->piece[1].len;
-	if (op->roff > ep->len || len > ep->len - op->roff)
+	int r = execute_check(op->kind, op->roff, len, ep->len, ep->writable);
+	if (!r && op->kind >= FAB_CAS && op->piece[0].len != 8)
 		return ERR_INVALID;
-	if (op->kind == FAB_READ)
-		return 0;
-	if (!ep->writable)
-		return ERR_PERM;
-	if (op->kind != FAB_WRITE && ((op->roff & 7) != 0 || op->piece[0].len != 8 || len != 8))
-		return ERR_INVALID;
-	return 0;
-}
-
-/* [ONE-WORD]: the region's atomics, all of them, are these two. */
-static void
-atomic_execute(const struct fab_op *op, unsigned char *remote)
-{
-	uint64_t *word = (uint64_t *)(void *)remote;
-	uint64_t old = op->expect;
-	if (op->kind == FAB_CAS)
-		__atomic_compare_exchange_n(word, &old, op->swap, false, __ATOMIC_SEQ_CST,
-					    __ATOMIC_SEQ_CST);
-	else
-		old = __atomic_fetch_add(word, op->expect, __ATOMIC_SEQ_CST);
-	/*
-	 * [VISIBLE], [I1]: a failed CAS is only a load, and ARM64's CAS lets later loads pass its
-	 * store.
-	 */
-	fence_full();
-	memcpy(op->piece[0].local, &old, sizeof(old));
+	return r;
 }
 
 static inline __attribute__((always_inline)) void
 read_execute(const struct shm_endpoint *ep, const struct fab_op *op)
 {
 	const unsigned char *remote = ep->base + op->roff;
-	read_piece(&op->piece[0], remote);
+	execute_read(op->piece[0].local, remote, op->piece[0].len);
 	if (op->piece[1].len)
-		read_piece(&op->piece[1], remote + op->piece[0].len);
+		execute_read(op->piece[1].local, remote + op->piece[0].len, op->piece[1].len);
 }
 
 static void
@@ -889,18 +564,20 @@ op_execute(const struct shm_endpoint *ep, const struct fab_op *op)
 {
 	unsigned char *remote = ep->base + op->roff;
 	const struct fab_piece *piece = op->piece;
+	uint64_t old;
 	switch (op->kind) {
 	case FAB_READ:
 		read_execute(ep, op);
 		break;
 	case FAB_WRITE:
-		write_piece(&piece[0], remote);
+		execute_write(remote, piece[0].local, piece[0].len);
 		if (piece[1].len)
-			write_piece(&piece[1], remote + piece[0].len);
+			execute_write(remote + piece[0].len, piece[1].local, piece[1].len);
 		break;
 	case FAB_CAS:
 	case FAB_FAA:
-		atomic_execute(op, remote);
+		old = execute_atomic(remote, op->kind, op->expect, op->swap);
+		memcpy(piece[0].local, &old, sizeof(old));
 		break;
 	}
 }
@@ -929,7 +606,7 @@ batch_execute(struct shm_endpoint *ep, const struct fab_op *ops, unsigned n)
 	for (; op < end; op++)
 		op_execute(ep, op);
 	/* [LIFE]: what the batch read was read before the look at the word. */
-	fence_acquire();
+	execute_fence_acquire();
 	if (!life_is_on(ep->life)) {
 		r = ERR_CONN;
 		goto refuse;
@@ -980,28 +657,6 @@ shm_poll(struct fab_endpoint *endpoint, struct fab_done *done, unsigned max)
 	return n;
 }
 
-static void
-cpu_relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield" ::: "memory");
-#endif
-}
-
-static void
-shm_pause(struct fab *fab, int64_t until_ns)
-{
-	(void)fab;
-	sched_yield();
-	int64_t left_ns = until_ns - clock_now_ns();
-	struct timespec pause =
-		clock_timespec(left_ns < WAIT_SLEEP_MAX_NS ? left_ns : WAIT_SLEEP_MAX_NS);
-	if (left_ns > 0)
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-}
-
 /* Nothing can land from elsewhere: this only passes the time of a caller that backs off. */
 static void
 shm_wait(struct fab_endpoint *endpoint, int64_t until_ns)
@@ -1009,12 +664,12 @@ shm_wait(struct fab_endpoint *endpoint, int64_t until_ns)
 	struct shm_endpoint *ep = (struct shm_endpoint *)endpoint;
 	int64_t left_ns = until_ns - clock_now_ns();
 	for (int i = 0; i < WAIT_SPINS && left_ns > 0 && ep->n_posted == ep->n_polled; i++) {
-		cpu_relax();
+		host_relax();
 		left_ns = until_ns - clock_now_ns();
 	}
 	if (left_ns <= 0 || ep->n_posted != ep->n_polled)
 		return;
-	shm_pause(endpoint->region->fab, until_ns);
+	host_pause(endpoint->region->fab, until_ns);
 }
 
 static const struct fab_driver shm_driver = {
@@ -1031,9 +686,9 @@ static const struct fab_driver shm_driver = {
 	.post_quiet = shm_post_quiet,
 	.poll = shm_poll,
 	.wait = shm_wait,
-	.pause = shm_pause,
-	.now = shm_now,
-	.rand = shm_rand,
+	.pause = host_pause,
+	.now = host_now,
+	.rand = host_rand,
 	.close = shm_close,
 };
 
@@ -1053,20 +708,20 @@ shm_open_fabric(struct fab **ret_fab)
 #define LOOPBACK_DEPTH 64u
 
 int
-shm_loopback(struct shm_pool *pool, struct fab_endpoint **ret_endpoint)
+shm_loopback(struct shm_share *share, struct fab_endpoint **ret_endpoint)
 {
 	struct fab *fab = NULL;
 	struct shm_region *region = NULL;
 	struct shm_endpoint *ep = NULL;
 	int r = shm_open_fabric(&fab);
 	if (!r)
-		r = region_new(fab, pool->len, &region);
+		r = region_new(fab, pool_len(share->pool), &region);
 	if (r)
 		goto out;
-	region->base = pool->base;
-	region->map_len = pool->map_len;
+	region->base = pool_base(share->pool);
+	region->map_len = pool_map_len(share->pool);
 	region->writable = true;
-	region->life = life_at(pool->base, pool->map_len);
+	region->life = share->life.life;
 	r = endpoint_new(region, LOOPBACK_DEPTH, &ep);
 	if (r)
 		goto out;

@@ -8,6 +8,7 @@
 
 #include "common/fabric.h"
 #include "common/log.h"
+#include "common/pool.h"
 
 /* ---- Client side ---- */
 
@@ -19,32 +20,28 @@ int shm_open_fabric(struct fab **ret_fab);
 
 /* ---- Server side ---- */
 
-struct shm_pool; /* the memory that clients map */
-
-enum shm_huge { SHM_HUGE_NO, SHM_HUGE_TRY, SHM_HUGE_MUST };
+struct shm_share; /* a pool that clients map, with its life word, [LIFE] */
 
 /*
- * Reserves len bytes before anything uses them, so that too little memory is a failure here and
- * never a SIGBUS later; seals the memfd against shrinking and growing. On failure the log has a
- * sentence with the cause and the remedy. Failures: ERR_NOMEM, ERR_PERM.
+ * Makes a pool fit to be handed out; it stays the caller's and outlives this. On failure the log
+ * has a sentence with the cause. Failures: ERR_NOMEM, ERR_PERM.
  */
-int shm_pool_create(size_t len, enum shm_huge huge, const struct log *log,
-		    struct shm_pool **ret_pool);
-void shm_pool_destroy(struct shm_pool *pool);
-void *shm_pool_base(const struct shm_pool *pool);
-bool shm_pool_is_huge(const struct shm_pool *pool);
+int shm_share_create(struct pool *pool, const struct log *log, struct shm_share **ret_share);
+
+/* From now on the pool counts as dead. NULL is nothing. */
+void shm_share_destroy(struct shm_share *share);
 
 /* What a client sends first on the unix socket: the token of its hello (fab_offer). */
 #define SHM_REQUEST_LEN 16u
 
 /* Hands the pool to a client: one message with the descriptor. Failure: ERR_CONN. */
-int shm_pool_send(const struct shm_pool *pool, int socket);
+int shm_share_send(const struct shm_share *share, int socket);
 
 /* Tells a client instead that this process has no file descriptor left. Before the request too. */
-void shm_pool_refuse(int socket);
+void shm_refuse(int socket);
 
 /* The server's own endpoint to its pool (loop-back CAS), through a fab of its own. */
-int shm_loopback(struct shm_pool *pool, struct fab_endpoint **ret_endpoint);
+int shm_loopback(struct shm_share *share, struct fab_endpoint **ret_endpoint);
 void shm_loopback_close(struct fab_endpoint *ep);
 
 #endif

@@ -4,8 +4,8 @@
  * session has one RC queue pair and one completion queue, [ONE-QP]. On the server a *peer* is the
  * other end of one: it posts nothing and receives nothing, it only lets the device serve.
  *
- * No verbs type passes through: infiniband/ and rdma/ headers are known to fabric_verbs.c and
- * cm_rdma.c alone.
+ * No verbs type passes through: infiniband/ and rdma/ headers are known to fabric_verbs*.c and
+ * cm_rdma.* alone.
  */
 #ifndef RKV_COMMON_FABRIC_VERBS_H
 #define RKV_COMMON_FABRIC_VERBS_H
@@ -91,7 +91,16 @@ void verbs_server_offer(const struct verbs_server *server, struct fab_offer *ret
 int verbs_server_fd(const struct verbs_server *server);
 void verbs_server_dispatch(struct verbs_server *server);
 
-/* When this returns nothing late of the peer can land, [DEAD]: its queue pair is destroyed. */
+/*
+ * Ends peers that were accepted and did not complete their connection in LIMIT_HANDSHAKE_MS.
+ * Dispatch does it too; while nothing happens, somebody's clock has to.
+ */
+void verbs_server_expire(struct verbs_server *server, int64_t now_ns);
+
+/*
+ * When this returns nothing late of the peer can land, [DEAD]: its queue pair is destroyed. Not for
+ * a peer that is just being admitted; one that is being reported lost is destroyed anyhow.
+ */
 void verbs_peer_destroy(struct verbs_peer *peer); /* NULL is nothing */
 
 /*

@@ -1,10 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Installs what is missing to build rkv (`deps.sh build`) and to run all its tests (`deps.sh build
-# test`), with apt-get on Debian and Ubuntu; elsewhere it names what is missing. If nothing is, it
-# does nothing and needs no rights. It never asks.
+# Installs what is missing to build rkv (`deps.sh build`), to run its tests (`deps.sh build test`)
+# and those in a virtual machine too (`deps.sh build test vm`), and for the benchmark beside other
+# stores (`deps.sh build bench`), with apt-get on Debian and Ubuntu; elsewhere it names what is
+# missing. If nothing is, it does nothing and needs no rights. It never asks. `deps.sh --check ...`
+# only names what is missing, and fails if anything is.
 set -u
+PATH=$PATH:/usr/sbin:/sbin
 
 have()
 {
@@ -22,7 +25,9 @@ libc6-dev|headers of the C library|test -e /usr/include/stdio.h
 make|make|have make
 pkg-config|finds libraries|have pkg-config
 liburing-dev|io_uring, version 2.2 or later|have_library --atleast-version=2.2 liburing
-libxxhash-dev|hash of keys|have_library libxxhash'
+libxxhash-dev|hash of keys|have_library libxxhash
+libibverbs-dev|RDMA devices|have_library libibverbs
+librdmacm-dev|connections of RDMA devices|have_library librdmacm'
 test='libcmocka-dev|unit tests|have_library cmocka
 g++|rkv.h as C++|have g++
 clang|second compiler|have clang
@@ -30,6 +35,19 @@ clang-format|layout of sources|have clang-format
 strace|system calls of a session|have strace
 valgrind|instructions of an operation|have valgrind
 spin|checks models of the protocol|have spin'
+vm='qemu-system-x86|a machine with an RDMA device (Soft-RoCE)|have qemu-system-x86_64
+busybox-static|its user space|have busybox
+cpio|its root file system|have cpio
+kmod|order of its kernel modules|have depmod
+xz-utils|unpacks them|have xz
+zstd|unpacks them|have zstd
+iproute2|sets its devices up|have ip && have rdma && have tc
+ibverbs-providers|Soft-RoCE for programs|test -e /etc/libibverbs.d/rxe.driver'
+bench='memcached|a store to compare with|have memcached
+redis-server|a store to compare with|have redis-server
+libmemcached-tools|drives memcached|have memcaslap
+redis-tools|drives redis|have redis-benchmark
+gnuplot-nox|draws|have gnuplot'
 
 # The lines of the groups whose condition does not hold.
 missing()
@@ -68,12 +86,16 @@ apt()
 		-o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" </dev/null
 }
 
-[[ $# != 0 && "$*" =~ ^((build|test) ?)*$ ]] || fail "usage: deploy/deps.sh [build] [test]"
+check_only=
+[ "${1-}" != --check ] || { check_only=yes && shift; }
+[[ $# != 0 && "$*" =~ ^((build|test|vm|bench) ?)*$ ]] ||
+	fail "usage: deploy/deps.sh [--check] [build] [test] [vm] [bench]"
 
 lacking=$(missing "$@")
 [ -n "$lacking" ] || exit 0
 say "missing:"
 sed 's/\(.*\)|\(.*\)/  \1 (\2)/' <<<"$lacking"
+[ -z "$check_only" ] || exit 1
 mapfile -t packages < <(cut -d'|' -f1 <<<"$lacking")
 
 have apt-get >/dev/null || fail "no apt-get here: use this system's package manager"

@@ -59,6 +59,10 @@
 #define LIMIT_CLIENTS 4096u                    /* control connections of a server */
 #define LIMIT_SESSIONS 4096u                   /* sessions of one client, and of a server */
 
+/* Data connections of the tcp fabric */
+#define LIMIT_TCP_STALL_MS 10000u /* a peer that does not take its replies is dropped after this */
+#define LIMIT_TCP_HALF_OPEN 256u  /* connections that have not said their hello yet */
+
 /* Client */
 #define LIMIT_DEPTH_MAX 4096u /* operations in flight of one session */
 #define LIMIT_DEPTH_DEFAULT 128u

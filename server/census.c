@@ -38,7 +38,8 @@ owner_is_over(const struct census *census, uint64_t desc)
 static uint64_t
 take_chunk(struct census *census, uint64_t off, uint64_t desc)
 {
-	for (int tries = 0; owner_is_over(census, desc); tries++) {
+	/* One failure a pass: over verbs each may take its time. */
+	for (int tries = 0; !census->failed && owner_is_over(census, desc); tries++) {
 		enum chunk_state state = chunk_state(desc);
 		uint64_t taken = chunk_next(desc, state == CHUNK_OWNED ? CHUNK_ORPHAN : state,
 					    chunk_class(desc), 0);

@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #include "common/loop.h"
 #include "common/memory.h"
 #include "server/handout.h"
+#include "server/region.h"
 
 #define FILES_WANTED (2 * LIMIT_CLIENTS + 64) /* a connection and a pidfd of each client */
 /*
@@ -26,12 +29,16 @@
  */
 #define FILES_MIN 13
 
+#define KEPT_MAX 1024u                   /* of the log, kept */
+#define LOCKED_MORE ((uint64_t)16 << 20) /* registered beside the pool: queues of clients */
+
 enum verdict { OK, WARN, FAIL };
 
 struct check {
 	const struct options *options;
 	FILE *out;
 	unsigned n_failed;
+	bool is_verbs; /* a device would be used */
 };
 
 static void __attribute__((format(printf, 4, 5)))
@@ -54,13 +61,13 @@ static void
 keep_line(void *arg, int level, const char *line)
 {
 	(void)level;
-	snprintf(arg, NET_REASON_MAX, "%s", line);
+	snprintf(arg, KEPT_MAX, "%s", line);
 }
 
 static void
 check_io_uring(struct check *check)
 {
-	char line[NET_REASON_MAX] = "out of memory";
+	char line[KEPT_MAX] = "out of memory";
 	const struct log log = {.sink = keep_line, .arg = line, .max_level = LOG_ERROR};
 	struct loop *loop = NULL;
 	struct utsname name = {0};
@@ -119,9 +126,9 @@ static void
 check_memory(struct check *check)
 {
 	char reason[MEMORY_REASON_MAX];
-	/* The pool has one page more: the life word's. */
+	/* The pool has one page more: the fabric's own. */
 	uint64_t len = check->options->layout.region_len;
-	if (check->options->huge_pages == SHM_HUGE_MUST)
+	if (check->options->huge_pages == POOL_HUGE_MUST)
 		return;
 	if (memory_fits(len + (uint64_t)sysconf(_SC_PAGESIZE), reason))
 		say(check, FAIL, "memory", "%s", reason);
@@ -133,8 +140,8 @@ static void
 check_huge_pages(struct check *check)
 {
 	char reason[MEMORY_REASON_MAX];
-	bool must = check->options->huge_pages == SHM_HUGE_MUST;
-	if (check->options->huge_pages == SHM_HUGE_NO)
+	bool must = check->options->huge_pages == POOL_HUGE_MUST;
+	if (check->options->huge_pages == POOL_HUGE_NO)
 		return;
 	if (memory_fits_huge(check->options->layout.region_len + memory_huge_page_size(), reason))
 		say(check, must ? FAIL : WARN, "huge pages", "%s", reason);
@@ -143,18 +150,36 @@ check_huge_pages(struct check *check)
 		    memory_huge_page_size());
 }
 
+/* CAP_IPC_LOCK: the limit of locked memory does not count. */
+static bool
+may_lock_all(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+	return syscall(SYS_capget, &header, data) == 0 &&
+	       (data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK)) != 0;
+}
+
+/* A registered pool is locked memory. */
 static void
 check_locked_memory(struct check *check)
 {
 	struct rlimit limit;
+	uint64_t len = check->options->layout.region_len + LOCKED_MORE;
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	if (limit.rlim_max == RLIM_INFINITY)
+	if (limit.rlim_max == RLIM_INFINITY || may_lock_all())
 		say(check, OK, "locked memory", "unlimited");
-	else
+	else if (!check->is_verbs || limit.rlim_max >= len)
 		say(check, OK, "locked memory",
-		    "RLIMIT_MEMLOCK %llu bytes; shared memory needs none, RDMA will (ulimit -l, "
-		    "LimitMEMLOCK=infinity in a systemd unit)",
+		    "RLIMIT_MEMLOCK %llu bytes; only an RDMA device needs any",
 		    (unsigned long long)limit.rlim_max);
+	else
+		say(check, options_want_verbs(check->options) ? FAIL : WARN, "locked memory",
+		    "RLIMIT_MEMLOCK %llu bytes are too few to register the pool with the RDMA "
+		    "device, about %" PRIu64 " are needed: raise it (ulimit -l unlimited, "
+		    "LimitMEMLOCK=infinity in a systemd unit, --cap-add IPC_LOCK or --ulimit "
+		    "memlock=-1 for a container)",
+		    (unsigned long long)limit.rlim_max, len);
 }
 
 /* ---- Descriptors, addresses, devices ---- */
@@ -225,6 +250,10 @@ check_socket(struct check *check)
 	const char *path = check->options->socket;
 	bool stale = false;
 	int fd;
+	if (check->is_verbs) {
+		say(check, OK, "unix socket", "none, the pool is not handed out over verbs");
+		return;
+	}
 	if (!path[0]) {
 		say(check, OK, "unix socket", "an abstract name will be used");
 		return;
@@ -245,23 +274,28 @@ check_socket(struct check *check)
 	    stale ? ": a stale socket is there, which will be replaced" : "");
 }
 
+/* Chooses as the start does, and remembers for the checks that follow. */
 static void
 check_rdma(struct check *check)
 {
-	if (access("/dev/infiniband", F_OK) == 0)
-		say(check, OK, "rdma devices",
-		    "/dev/infiniband is there; this server serves the shm "
-		    "fabric");
+	char line[KEPT_MAX] = "";
+	const struct log log = {.sink = keep_line, .arg = line, .max_level = LOG_INFO};
+	struct region region;
+	if (region_choose(&region, check->options, &check->options->listen, &log))
+		say(check, FAIL, "rdma devices", "%s", line);
 	else
-		say(check, OK, "rdma devices", "none (/dev/infiniband); the shm fabric needs none");
+		say(check, OK, "rdma devices", "%s",
+		    line[0] ? line : "shm, for clients on this host");
+	check->is_verbs = region.device || options_want_verbs(check->options);
+	region_destroy(&region);
 }
 
 unsigned
 check_run(const struct options *options, FILE *out)
 {
 	static void (*const checks[])(struct check * check) = {
-		check_io_uring,      check_boot_id, check_memory, check_huge_pages, check_files,
-		check_locked_memory, check_port,    check_socket, check_clock,      check_rdma,
+		check_io_uring, check_boot_id, check_memory, check_huge_pages,    check_files,
+		check_port,     check_clock,   check_rdma,   check_locked_memory, check_socket,
 	};
 	struct check check = {.options = options, .out = out};
 	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)

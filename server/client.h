@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A client as the server sees it: one control connection, and the process behind it once it
- * presented its token. service.c makes and frees clients, messages.c talks with them.
+ * presented its token. service.c makes and frees clients, messages.c talks with them, peers.c
+ * connects them.
  */
 #ifndef RKV_SERVER_CLIENT_H
 #define RKV_SERVER_CLIENT_H
@@ -23,12 +24,20 @@ struct client {
 	struct session_owner owner;
 	bool open;           /* the connection */
 	enum wire_role role; /* 0 before the HELLO */
-	bool has_token;
+	bool has_token;      /* it may still be presented: once for the pool, or for each peer */
 	unsigned char token[WIRE_TOKEN_LEN];
+	bool has_looked;         /* at the superblock, over verbs */
+	struct verbs_peer *look; /* for that; NULL: over */
 	int pidfd;
 	struct loop_op gone; /* the pidfd's poll */
 	LIST_ENTRY(client) entry;
 };
+
+LIST_HEAD(client_list, client);
+
+/* The client whose hello was answered with this token, or NULL. */
+struct client *client_with_token(const struct client_list *clients,
+				 const unsigned char token[WIRE_TOKEN_LEN]);
 
 static inline struct client *
 client_of_conn(struct conn *conn)

@@ -132,7 +132,7 @@ give(struct handout_peer *peer, const unsigned char *token)
 		int error = errno;
 		bool no_files = error == EMFILE || error == ENFILE;
 		if (no_files)
-			shm_pool_refuse(peer->conn.fd);
+			shm_refuse(peer->conn.fd);
 		log_line(handout->log, LOG_WARN,
 			 "no pool for process %d: its end could not be watched (pidfd: %s)%s",
 			 (int)pid, strerror(error),
@@ -149,7 +149,7 @@ give(struct handout_peer *peer, const unsigned char *token)
 		close(pidfd);
 		return;
 	}
-	int rc = shm_pool_send(handout->pool, peer->conn.fd);
+	int rc = shm_share_send(handout->share, peer->conn.fd);
 	if (rc)
 		log_line(handout->log, LOG_INFO,
 			 "process %d did not take the pool: it closed the connection", (int)pid);
@@ -221,7 +221,7 @@ accepted(struct loop_listener *listener, int fd)
 static void
 refused_for_files(struct loop_listener *listener, int fd)
 {
-	shm_pool_refuse(fd);
+	shm_refuse(fd);
 	handout_of(listener)->n_refused++;
 }
 

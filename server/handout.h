@@ -17,7 +17,7 @@
 struct handout {
 	struct loop *loop;
 	const struct log *log;
-	const struct shm_pool *pool;
+	const struct shm_share *share;
 	struct loop_listener listener;
 	struct conn_queue greeting;
 	LIST_HEAD(, handout_peer) peers;
@@ -54,7 +54,7 @@ int handout_probe(const char *path, bool *ret_stale, char *ret_reason);
 /* Removes the socket file, if it is still the one that handout_listen made. */
 void handout_remove(const char *path, const struct handout_file *file);
 
-/* Serves fd, which stays the caller's; claim, pool, log and loop are set by the caller. */
+/* Serves fd, which stays the caller's; claim, share, log and loop are set by the caller. */
 int handout_start(struct handout *handout, int fd);
 
 /* After the loop has ended. */

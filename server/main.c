@@ -2,7 +2,8 @@
 /*
  * kv-server: start and stop.
  *
- *   options -> sockets bound -> region reserved and formatted -> loop runs -> "ready"
+ *   options -> sockets bound, fabric chosen -> region reserved, formatted, opened -> loop runs ->
+ *   "ready"
  *   SIGTERM, SIGINT -> connections closed -> pool declared dead -> port given up -> exit 0
  *
  * Sockets are bound first, because that fails at once and reserving memory may take a while; they
@@ -36,6 +37,7 @@ struct program {
 	struct log log;
 	struct loop *loop;
 	struct region region;
+	struct peers peers;
 	struct service *service;
 	int tcp_fd;
 	int unix_fd;
@@ -92,18 +94,44 @@ watch_signals(struct program *p)
 /* ---- Start ---- */
 
 static int
-bind_sockets(struct program *p)
+bind_control_port(struct program *p)
+{
+	char reason[NET_REASON_MAX];
+	int rc = net_listen(&p->options.listen, BACKLOG, &p->tcp_fd, &p->bound, reason);
+	if (rc)
+		log_line(&p->log, LOG_ERROR, "%s", reason);
+	return rc;
+}
+
+/* The socket that hands out the pool, if it shall be handed out, [ONE-AGENT]. */
+static int
+bind_unix_socket(struct program *p)
 {
 	char reason[NET_REASON_MAX];
 	char *path = p->options.socket;
-	int rc = net_listen(&p->options.listen, BACKLOG, &p->tcp_fd, &p->bound, reason);
-	if (rc == 0 && !path[0])
+	if (p->region.device || p->unix_fd >= 0)
+		return 0;
+	if (!path[0])
 		snprintf(path, sizeof(p->options.socket), "@rkv-%d-%u", (int)getpid(),
 			 p->bound.port);
-	if (rc == 0)
-		rc = handout_listen(path, &p->unix_fd, &p->unix_file, reason);
+	int rc = handout_listen(path, &p->unix_fd, &p->unix_file, reason);
 	if (rc)
 		log_line(&p->log, LOG_ERROR, "%s", reason);
+	return rc;
+}
+
+/* Without verbs the socket is bound before the memory is reserved; or else when it turns out so. */
+static int
+open_region(struct program *p)
+{
+	const struct verbs_events events = peers_events(&p->peers);
+	int rc = region_choose(&p->region, &p->options, &p->bound, &p->log);
+	if (rc == 0)
+		rc = bind_unix_socket(p);
+	if (rc == 0)
+		rc = region_create(&p->region, &p->options, &events);
+	if (rc == 0)
+		rc = bind_unix_socket(p);
 	return rc;
 }
 
@@ -112,12 +140,16 @@ static void
 say_ready(const struct program *p)
 {
 	const struct layout *layout = &p->region.layout;
+	struct fab_offer offer;
 	char text[NET_TEXT_MAX];
 	net_format(&p->bound, text);
+	region_offer(&p->region, &offer);
 	printf("kv-server: ready on %s, pool %" PRIu64 " bytes, %" PRIu64 " chunks of %" PRIu64
-	       " bytes, index %" PRIu64 " slots, fabric shm, socket %s\n",
+	       " bytes, index %" PRIu64 " slots, fabric %s, %s %.*s\n",
 	       text, layout->region_len, layout->n_chunks, layout->chunk_size,
-	       layout->n_groups * LAYOUT_GROUP_SLOTS, p->options.socket);
+	       layout->n_groups * LAYOUT_GROUP_SLOTS, region_fabric(&p->region),
+	       p->region.verbs ? "address" : "socket", LIMIT_PATH_MAX,
+	       p->region.verbs ? offer.verbs_address : p->options.socket);
 	fflush(stdout);
 	notify_send("READY=1");
 }
@@ -132,9 +164,9 @@ start(struct program *p)
 	else
 		rc = loop_create(&p->log, &p->loop);
 	if (rc == 0)
-		rc = bind_sockets(p);
+		rc = bind_control_port(p);
 	if (rc == 0)
-		rc = region_create(&p->region, &p->options, &p->log);
+		rc = open_region(p);
 	if (rc == 0)
 		rc = watch_signals(p);
 	if (rc)
@@ -143,9 +175,10 @@ start(struct program *p)
 		.loop = p->loop,
 		.log = &p->log,
 		.region = &p->region,
+		.peers = &p->peers,
 		.tcp_fd = p->tcp_fd,
 		.unix_fd = p->unix_fd,
-		.unix_path = p->options.socket,
+		.unix_path = p->unix_fd >= 0 ? p->options.socket : "",
 	};
 	return service_create(&setup, &p->service);
 }

@@ -145,6 +145,8 @@ welcome(struct client *client, const struct wire_hello *hello)
 {
 	const struct service *service = client->service;
 	const struct region *region = service->region;
+	struct fab_offer offer = {0};
+	region_offer(region, &offer);
 	struct wire_welcome answer = {
 		.header = answer_header(&hello->header, WIRE_WELCOME, sizeof(answer)),
 		.sizes = wire_sizes_own(),
@@ -154,9 +156,13 @@ welcome(struct client *client, const struct wire_hello *hello)
 		.region = {{
 			.region_id = region->region_id,
 			.epoch = region->epoch,
+			.base = offer.base,
 			.len = region->layout.region_len,
+			.r_key = offer.r_key,
 		}},
 	};
+	static_assert(sizeof(answer.verbs_address) == sizeof(offer.verbs_address), "addresses");
+	memcpy(answer.verbs_address, offer.verbs_address, sizeof(answer.verbs_address));
 	memcpy(answer.boot_id, service->boot_id, sizeof(answer.boot_id));
 	memcpy(answer.unix_path, service->unix_path, sizeof(answer.unix_path));
 	if (client->has_token)
@@ -206,8 +212,7 @@ end_former(struct service *service, struct session *former)
 	if (!former)
 		return;
 	struct client *owner = client_of_owner(former->owner);
-	sessions_end(&service->sessions, former, false);
-	census_hurry(&service->census);
+	service_end_session(service, former, false);
 	service_settle(owner);
 }
 
@@ -234,6 +239,7 @@ on_join(struct client *client, const void *message)
 		refuse(client, &join->header, rc, "%s", reason);
 		return;
 	}
+	peers_expect(service->peers, session);
 	struct wire_joined answer = {
 		.header = answer_header(&join->header, WIRE_JOINED, sizeof(answer)),
 		.session_slot = session->slot,
@@ -264,14 +270,20 @@ on_keepalive(struct client *client, const void *message)
 	conn_send(&client->conn, &answer, sizeof(answer));
 }
 
-/* On shared memory nothing is outstanding once the client's own thread has stopped posting. */
+/*
+ * On shared memory nothing is outstanding once the client's own thread has stopped posting; over
+ * verbs, once the peer is destroyed, [ONE-QP].
+ */
 static void
 on_relink(struct client *client, const void *message)
 {
 	const struct wire_session *relink = message;
 	struct session *session = named_session(client, relink);
-	if (session)
-		answer_session(client, &relink->header, WIRE_RELINKED, session);
+	if (!session)
+		return;
+	peers_cut(client->service->peers, session);
+	peers_expect(client->service->peers, session);
+	answer_session(client, &relink->header, WIRE_RELINKED, session);
 }
 
 static void
@@ -298,8 +310,7 @@ on_leave(struct client *client, const void *message)
 						leave->session_slot, leave->serial);
 	if (!session)
 		return; /* nobody waits for an answer */
-	sessions_end(&service->sessions, session, true);
-	census_hurry(&service->census);
+	service_end_session(service, session, true);
 }
 
 /* ---- Questions ---- */

@@ -112,18 +112,59 @@ take_chunk_size(struct options *options, const char *value, char *reason)
 	return 0;
 }
 
+/* Which of the words the value is, or -1. */
+static int
+find_word(const char *const *words, size_t n, const char *value)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(value, words[i]) == 0)
+			return (int)i;
+	return -1;
+}
+#define FIND_WORD(words, value) find_word(words, sizeof(words) / sizeof(*(words)), value)
+
 static int
 take_huge_pages(struct options *options, const char *value, char *reason)
 {
 	static const char *const words[] = {
-		[SHM_HUGE_NO] = "no", [SHM_HUGE_TRY] = "try", [SHM_HUGE_MUST] = "must"};
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
-		if (strcmp(value, words[i]) == 0) {
-			options->huge_pages = (enum shm_huge)i;
-			return 0;
-		}
-	}
-	return invalid(reason, "no, try or must is wanted");
+		[POOL_HUGE_NO] = "no", [POOL_HUGE_TRY] = "try", [POOL_HUGE_MUST] = "must"};
+	int i = FIND_WORD(words, value);
+	if (i < 0)
+		return invalid(reason, "no, try or must is wanted");
+	options->huge_pages = (enum pool_huge)i;
+	return 0;
+}
+
+static int
+take_fabric(struct options *options, const char *value, char *reason)
+{
+	static const char *const words[] = {
+		[OPTIONS_AUTO] = "auto", [OPTIONS_VERBS] = "verbs", [OPTIONS_SOFT] = "soft"};
+	int i = FIND_WORD(words, value);
+	if (i < 0)
+		return invalid(reason, "verbs, soft or auto is wanted");
+	options->fabric = (enum options_fabric)i;
+	return 0;
+}
+
+static int
+take_rdma_device(struct options *options, const char *value, char *reason)
+{
+	if (!value[0] || strlen(value) >= sizeof(options->rdma_device) || strchr(value, '/'))
+		return invalid(reason, "the name of a device is wanted, as `rdma link` shows it "
+				       "before the slash");
+	snprintf(options->rdma_device, sizeof(options->rdma_device), "%s", value);
+	return 0;
+}
+
+static int
+take_rdma_address(struct options *options, const char *value, char *reason)
+{
+	unsigned n;
+	int rc = net_parse(value, 0, &options->rdma_address, 1, &n, reason);
+	if (rc == 0 && n != 1)
+		rc = invalid(reason, "one address is wanted, not %u", n);
+	return rc;
 }
 
 static int
@@ -147,13 +188,11 @@ take_log_level(struct options *options, const char *value, char *reason)
 					    [LOG_WARN] = "warn",
 					    [LOG_INFO] = "info",
 					    [LOG_DEBUG] = "debug"};
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
-		if (strcmp(value, words[i]) == 0) {
-			options->log_level = (int)i;
-			return 0;
-		}
-	}
-	return invalid(reason, "error, warn, info or debug is wanted");
+	int i = FIND_WORD(words, value);
+	if (i < 0)
+		return invalid(reason, "error, warn, info or debug is wanted");
+	options->log_level = i;
+	return 0;
 }
 
 static int
@@ -202,8 +241,15 @@ static const struct option table[] = {
 	 "power of two, 4K to 64M, the largest value; 0: suits the pool, at most 1M", true,
 	 take_chunk_size},
 	{"huge-pages", "no|try|must", "no", "back the pool with huge pages", true, take_huge_pages},
+	{"fabric", "verbs|soft|auto", "auto",
+	 "RDMA, or only clients on this host; auto: RDMA if there is a device", true, take_fabric},
+	{"rdma-device", "NAME", NULL, "the device for verbs, as `rdma link` shows it", true,
+	 take_rdma_device},
+	{"rdma-address", "HOST[:PORT]", "that of --listen, or the first that a device carries",
+	 "address for verbs, and so the device that carries it", true, take_rdma_address},
 	{"socket", "PATH", "@rkv-PID-PORT",
-	 "unix socket that hands out the pool; @NAME: abstract, without a file", true, take_socket},
+	 "unix socket that hands out the pool (soft); @NAME: abstract, without a file", true,
+	 take_socket},
 	{"log-level", "LEVEL", "info", "error, warn, info or debug; to standard error", true,
 	 take_log_level},
 	{"config", "FILE", NULL, "options, one `name = value` a line", false, take_config},
@@ -406,6 +452,13 @@ take_arguments(struct options *options, char *const argv[], char *reason)
 
 /* ---- Together ---- */
 
+bool
+options_want_verbs(const struct options *options)
+{
+	return options->fabric == OPTIONS_VERBS || options->rdma_device[0] ||
+	       options->rdma_address.host[0];
+}
+
 /* Computes the layout, and so finds out whether the sizes go together. */
 static int
 plan(struct options *options, char *reason)
@@ -439,6 +492,9 @@ options_parse(struct options *options, char *const argv[], char ret_reason[NET_R
 	int rc = take_config_of(options, argv, ret_reason);
 	if (rc == 0)
 		rc = take_arguments(options, argv, ret_reason);
+	if (rc == 0 && options->fabric == OPTIONS_SOFT && options_want_verbs(options))
+		rc = invalid(ret_reason, "--fabric soft uses no RDMA device: leave --rdma-device "
+					 "and --rdma-address out, or choose --fabric verbs");
 	if (rc == 0)
 		rc = plan(options, ret_reason);
 	return rc;

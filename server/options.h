@@ -11,9 +11,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "common/fabric_shm.h"
 #include "common/net.h"
+#include "common/pool.h"
 #include "proto/layout.h"
+
+enum options_fabric { OPTIONS_AUTO, OPTIONS_VERBS, OPTIONS_SOFT };
 
 enum options_action { OPTIONS_SERVE, OPTIONS_CHECK, OPTIONS_VERSION, OPTIONS_HELP };
 
@@ -23,8 +25,11 @@ struct options {
 	uint64_t pool_size;   /* bytes */
 	uint64_t index_slots; /* 0: one per 256 bytes of heap */
 	uint64_t chunk_size;  /* bytes; 0: by pool size */
-	enum shm_huge huge_pages;
+	enum pool_huge huge_pages;
 	char socket[LIMIT_PATH_MAX]; /* "": an abstract name of our own */
+	enum options_fabric fabric;
+	char rdma_device[64];            /* "": any */
+	struct net_address rdma_address; /* host "": chosen; port 0: a free one */
 	int log_level;
 	struct layout layout; /* the plan that follows from the sizes */
 };
@@ -34,6 +39,9 @@ struct options {
  * ret_reason has a sentence with the allowed range.
  */
 int options_parse(struct options *options, char *const argv[], char ret_reason[NET_REASON_MAX]);
+
+/* Would a start without verbs be a failure? --fabric says so, or that a device is asked for. */
+bool options_want_verbs(const struct options *options);
 
 /* What --help says. */
 void options_help(FILE *out);

@@ -3,12 +3,17 @@
 #include "server/region.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "common/clock.h"
 #include "common/err.h"
+
+#define CAS_NS (1000 * CLOCK_NS_PER_MS) /* on the server's own endpoint */
 
 /* Fills in what makes this region different from every other one. */
 static int
@@ -42,70 +47,272 @@ format(struct region *region)
 	layout_to_superblock(&region->layout, sb); /* last: it computes the checksum */
 }
 
-int
-region_create(struct region *region, const struct options *options, const struct log *log)
+/* ---- Which fabric ---- */
+
+/* Is it an address of one network, so that an RDMA device may carry the same one? */
+static bool
+is_specific(const char *host)
 {
+	return strncmp(host, "127.", 4) != 0 && strcmp(host, "::1") != 0 &&
+	       strcmp(host, "0.0.0.0") != 0 && strcmp(host, "::") != 0;
+}
+
+/* The device that options ask for; else one that carries the control port's address; else any. */
+static int
+open_device(struct region *region, const struct options *options, const struct net_address *listen,
+	    char reason[VERBS_REASON_MAX])
+{
+	struct verbs_choice choice = {.address = options->rdma_address};
+	snprintf(choice.name, sizeof(choice.name), "%s", options->rdma_device);
+	if (!choice.address.host[0] && is_specific(listen->host)) {
+		memcpy(choice.address.host, listen->host, sizeof(choice.address.host));
+		if (verbs_device_open(&choice, &region->device, reason) == 0)
+			return 0;
+		choice.address.host[0] = '\0';
+	}
+	return verbs_device_open(&choice, &region->device, reason);
+}
+
+/* It is said why there is no verbs; a failure if the options ask for it. */
+static int
+go_without_verbs(const struct region *region, const struct options *options, int rc,
+		 const char *reason)
+{
+	if (options_want_verbs(options)) {
+		log_line(region->log, LOG_ERROR, "fabric verbs: %s", reason);
+		return rc;
+	}
+	log_line(region->log, LOG_INFO, "fabric shm, for clients on this host; no RDMA: %s",
+		 reason);
+	return 0;
+}
+
+int
+region_choose(struct region *region, const struct options *options,
+	      const struct net_address *listen, const struct log *log)
+{
+	char reason[VERBS_REASON_MAX];
 	memset(region, 0, sizeof(*region));
+	region->log = log;
+	if (options->fabric == OPTIONS_SOFT)
+		return 0;
+	int rc = open_device(region, options, listen, reason);
+	if (rc)
+		return go_without_verbs(region, options, rc, reason);
+	log_line(log, LOG_INFO, "fabric verbs: %s", verbs_device_text(region->device));
+	return 0;
+}
+
+/* ---- Opening it ---- */
+
+static void
+close_loopback(struct region *region)
+{
+	struct fab_endpoint *ep = region->loopback;
+	if (!ep)
+		return;
+	region->loopback = NULL;
+	if (region->verbs)
+		verbs_loopback_close(ep);
+	else
+		shm_loopback_close(ep);
+}
+
+static void
+close_verbs(struct region *region)
+{
+	close_loopback(region);
+	verbs_server_destroy(region->verbs);
+	verbs_device_close(region->device);
+	region->verbs = NULL;
+	region->device = NULL;
+}
+
+static int
+open_loopback(struct region *region, char reason[VERBS_REASON_MAX])
+{
+	int rc;
+	snprintf(reason, VERBS_REASON_MAX, "no memory is left");
+	if (region->verbs)
+		rc = verbs_loopback(region->verbs, LAYOUT_SCRATCH_OFF, &region->loopback, reason);
+	else
+		rc = shm_loopback(region->share, &region->loopback);
+	if (rc)
+		return rc;
+	struct fab *fab = region->loopback->region->fab;
+	rc = fab_register(fab, region->found, LAYOUT_PAGE, &region->found_key);
+	if (rc) {
+		snprintf(reason, VERBS_REASON_MAX, "a page cannot be registered: %s", err_str(rc));
+		close_loopback(region);
+	}
+	return rc;
+}
+
+/* What is registered counts as locked. */
+static void
+raise_locked_memory(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_MEMLOCK, &limit); /* if it does not suffice, registering says so */
+}
+
+/* Registers whole pages of the pool's, so that no registration ends inside a huge one. */
+static int
+open_verbs(struct region *region, const struct verbs_events *events, char reason[VERBS_REASON_MAX])
+{
+	raise_locked_memory();
+	int rc = verbs_server_create(region->device, pool_base(region->pool),
+				     pool_room(region->pool), events, region->log, &region->verbs,
+				     reason);
+	if (rc == 0)
+		rc = open_loopback(region, reason);
+	if (rc)
+		close_verbs(region);
+	return rc;
+}
+
+static int
+open_shm(struct region *region)
+{
+	char reason[VERBS_REASON_MAX];
+	int rc = shm_share_create(region->pool, region->log, &region->share);
+	if (rc)
+		return rc;
+	rc = open_loopback(region, reason);
+	if (rc)
+		log_line(region->log, LOG_ERROR, "cannot reach the server's own pool: %s", reason);
+	return rc;
+}
+
+/* Over verbs if a device was chosen, and it can. */
+static int
+open_to_clients(struct region *region, const struct options *options,
+		const struct verbs_events *events)
+{
+	char reason[VERBS_REASON_MAX];
+	if (region->device) {
+		int rc = open_verbs(region, events, reason);
+		if (rc)
+			rc = go_without_verbs(region, options, rc, reason);
+		if (rc || region->verbs)
+			return rc;
+	}
+	return open_shm(region);
+}
+
+static int
+map_found(struct region *region)
+{
+	void *page =
+		mmap(NULL, LAYOUT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED) {
+		log_line(region->log, LOG_ERROR, "no memory is left");
+		return ERR_NOMEM;
+	}
+	(void)madvise(page, LAYOUT_PAGE, MADV_DONTFORK);
+	region->found = page;
+	return 0;
+}
+
+int
+region_create(struct region *region, const struct options *options,
+	      const struct verbs_events *events)
+{
 	region->layout = options->layout;
 	int rc = make_identity(region);
 	if (rc) {
-		log_line(log, LOG_ERROR, "no random numbers from the kernel (getrandom)");
+		log_line(region->log, LOG_ERROR, "no random numbers from the kernel (getrandom)");
 		return rc;
 	}
-	rc = shm_pool_create(region->layout.region_len, options->huge_pages, log, &region->pool);
+	int node = region->device ? verbs_device_numa_node(region->device) : POOL_NODE_ANY;
+	rc = pool_create(region->layout.region_len, options->huge_pages, node, region->log,
+			 &region->pool);
+	if (rc == 0)
+		rc = map_found(region);
 	if (rc)
 		return rc;
-	region->superblock = shm_pool_base(region->pool);
+	region->superblock = pool_base(region->pool);
 	format(region);
-	rc = shm_loopback(region->pool, &region->loopback);
-	if (rc) {
-		log_line(log, LOG_ERROR, "cannot reach the server's own pool: %s", err_str(rc));
-		region_destroy(region);
-	}
-	return rc;
+	return open_to_clients(region, options, events);
 }
 
 void
 region_destroy(struct region *region)
 {
-	if (region->loopback)
-		shm_loopback_close(region->loopback);
-	if (region->pool)
-		shm_pool_destroy(region->pool);
+	close_verbs(region);
+	shm_share_destroy(region->share);
+	pool_destroy(region->pool);
+	if (region->found)
+		munmap(region->found, LAYOUT_PAGE);
 	memset(region, 0, sizeof(*region));
+}
+
+/* ---- What it is ---- */
+
+const char *
+region_fabric(const struct region *region)
+{
+	return region->verbs ? "verbs" : "shm";
+}
+
+void
+region_offer(const struct region *region, struct fab_offer *ret_offer)
+{
+	*ret_offer = (struct fab_offer){0};
+	if (region->verbs)
+		verbs_server_offer(region->verbs, ret_offer);
 }
 
 uint64_t
 region_word(const struct region *region, uint64_t off)
 {
-	const char *base = shm_pool_base(region->pool);
+	const char *base = pool_base(region->pool);
 	const _Atomic uint64_t *word = (const void *)(base + off);
 	return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+/* Posts one operation on the loop-back endpoint and waits for it. */
+static int
+execute(struct region *region, const struct fab_op *op)
+{
+	struct fab_endpoint *ep = region->loopback;
+	struct fab *fab = ep->region->fab;
+	struct fab_done done;
+	int64_t deadline_ns = fab_now(fab) + CAS_NS;
+	int rc = fab_post(ep, op, 1, NULL);
+	while (rc == 0 && fab_poll(ep, &done, 1) == 0) {
+		if (fab_now(fab) >= deadline_ns)
+			return ERR_TIMEOUT;
+		fab_wait(ep, deadline_ns);
+	}
+	if (rc == 0)
+		rc = done.status;
+	return rc > 0 ? ERR_CONN : rc;
 }
 
 int
 region_cas(struct region *region, uint64_t off, uint64_t expect, uint64_t swap, uint64_t *ret_found)
 {
-	uint64_t found = 0;
-	struct fab_done done = {.status = ERR_TIMEOUT};
-	struct fab *fab = region->loopback->region->fab;
-	struct fab_op op = {
+	char reason[VERBS_REASON_MAX];
+	if (!region->loopback && open_loopback(region, reason)) {
+		log_line(region->log, LOG_ERROR, "cannot reach the server's own region: %s",
+			 reason);
+		return ERR_CONN;
+	}
+	const struct fab_op op = {
 		.kind = FAB_CAS,
 		.roff = off,
-		.piece = {{.local = &found, .len = sizeof(found)}},
+		.piece = {{region->found, sizeof(*region->found), region->found_key}},
 		.expect = expect,
 		.swap = swap,
 	};
-	int rc = fab_register(fab, &found, sizeof(found), &op.piece[0].key);
+	int rc = execute(region, &op);
 	if (rc)
-		return rc;
-	rc = fab_post(region->loopback, &op, 1, NULL);
-	while (rc == 0 && fab_poll(region->loopback, &done, 1) == 0)
-		fab_wait(region->loopback, fab_now(fab) + CLOCK_NS_PER_MS);
-	fab_deregister(fab, op.piece[0].key);
-	if (rc == 0)
-		rc = done.status;
-	if (rc == 0)
-		*ret_found = found;
-	return rc < 0 ? rc : rc > 0 ? ERR_CONN : 0;
+		close_loopback(region); /* what it still had in flight touches nothing any more */
+	else
+		*ret_found = *region->found;
+	return rc;
 }

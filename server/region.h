@@ -1,19 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The server's region: its memory, formatted, and the server's own endpoint to it. The memory is
- * zero where formatting does not write: an empty index, free chunks, a map without marks.
+ * The server's region: its memory, formatted, how clients reach it, and the server's own endpoint
+ * to it. The memory is zero where formatting does not write: an empty index, free chunks, a map
+ * without marks.
+ *
+ * Clients reach it either through an RDMA device or by mapping it, never both: the words that they
+ * change must have one agent, [ONE-AGENT].
  */
 #ifndef RKV_SERVER_REGION_H
 #define RKV_SERVER_REGION_H
 
 #include "common/fabric_shm.h"
+#include "common/fabric_verbs.h"
 #include "common/log.h"
+#include "common/pool.h"
 #include "proto/layout.h"
 #include "server/options.h"
 
 struct region {
-	struct shm_pool *pool;
+	const struct log *log;
+	struct pool *pool;
+	struct shm_share *share;       /* NULL: verbs */
+	struct verbs_device *device;   /* NULL: shm */
+	struct verbs_server *verbs;    /* likewise */
 	struct fab_endpoint *loopback; /* for CAS on what clients may change, [ONE-WORD] */
+	uint64_t *found;               /* a page of its own: where a CAS puts what was there */
+	uint32_t found_key;
 	struct layout layout;
 	struct layout_superblock *superblock; /* in the pool */
 	uint64_t region_id;
@@ -22,18 +34,37 @@ struct region {
 };
 
 /*
- * Reserves and formats; the log says what went wrong. Failures: ERR_NOMEM, ERR_PERM, ERR_INVALID.
+ * Zeroes a region and decides which fabric it will have: the device that the options ask for, or
+ * the first that is fit (listen: where the control port is bound); without one, shm. The log says
+ * what and why. Failures, if the options ask for verbs: as verbs_device_open.
  */
-int region_create(struct region *region, const struct options *options, const struct log *log);
+int region_choose(struct region *region, const struct options *options,
+		  const struct net_address *listen, const struct log *log);
+
+/*
+ * Then: reserves and formats it, and opens it to clients. A device that cannot hold it is given up
+ * for shm, unless the options ask for verbs. events: for verbs_server_create. The log says what
+ * went wrong. Failures: ERR_NOMEM, ERR_PERM, ERR_CONN, ERR_INVALID.
+ */
+int region_create(struct region *region, const struct options *options,
+		  const struct verbs_events *events);
 
 /* Accepts one that is zeroed or half-built. */
 void region_destroy(struct region *region);
+
+/* "shm" or "verbs". */
+const char *region_fabric(const struct region *region);
+
+/* What a hello says of it: base, r_key and verbs_address, all 0 and "" on shm. */
+void region_offer(const struct region *region, struct fab_offer *ret_offer);
 
 /* Reads the 8 aligned bytes at an offset, as a reader of the region would. */
 uint64_t region_word(const struct region *region, uint64_t off);
 
 /*
- * CAS on the word at an offset, as a client does it; ret_found: what was there. Failure: ERR_CONN.
+ * CAS on the word at an offset, as a client does it; ret_found: what was there. After a failure it
+ * may have been done or not, and the next call works again if the device does. Failures: ERR_CONN,
+ * ERR_TIMEOUT.
  */
 int region_cas(struct region *region, uint64_t off, uint64_t expect, uint64_t swap,
 	       uint64_t *ret_found);

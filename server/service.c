@@ -7,6 +7,10 @@
  *   pidfd readable:    sessions end, and so does the connection
  *   no pidfd, but sessions that hold G back: likewise
  *
+ * Over verbs nobody presents a token on the unix socket, and so nothing lingers: what a session
+ * still has in flight is cut off with its peer, before it ends, [DEAD]. One that holds G back ends
+ * alone; its client finds out, and joins anew.
+ *
  * service_settle frees a client when its connection is closed and no session is left.
  */
 #include "server/service.h"
@@ -20,12 +24,22 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/net.h"
-#include "server/client.h"
 #include "server/messages.h"
 
+#define WATCH_REMEDY                                                                               \
+	"cannot watch the sockets: no memory or no file descriptor is left: raise "                \
+	"RLIMIT_NOFILE (ulimit -n, LimitNOFILE= in a systemd unit)"
 #define CONNECTIONS_MAX (LIMIT_CLIENTS + 1024u) /* the rest: still to say HELLO, or being refused */
 
 /* ---- Clients ---- */
+
+void
+service_end_session(struct service *service, struct session *session, bool in_order)
+{
+	peers_cut(service->peers, session);
+	sessions_end(&service->sessions, session, in_order);
+	census_hurry(&service->census);
+}
 
 static void
 client_free(struct client *client)
@@ -74,26 +88,11 @@ process_gone(struct loop_op *op, int result)
 	service_settle(client);
 }
 
-static struct client *
-client_with_token(struct service *service, const unsigned char *token)
-{
-	struct client *client;
-	LIST_FOREACH(client, &service->clients, entry)
-	{
-		unsigned differ = !client->has_token;
-		for (size_t i = 0; i < WIRE_TOKEN_LEN; i++)
-			differ |= (unsigned)(client->token[i] ^ token[i]);
-		if (!differ)
-			return client;
-	}
-	return NULL;
-}
-
 static bool
 claim(struct handout *handout, const unsigned char *token, int pidfd, pid_t pid)
 {
 	struct service *service = (void *)((char *)handout - offsetof(struct service, handout));
-	struct client *client = client_with_token(service, token);
+	struct client *client = client_with_token(&service->clients, token);
 	if (!client)
 		return false;
 	client->has_token = false;
@@ -111,6 +110,7 @@ closed(struct conn *conn)
 	struct service *service = client->service;
 	client->open = false;
 	client->has_token = false;
+	peers_cut_client(service->peers, client);
 	service->n_connections--;
 	service->n_clients -= client->role != 0;
 	sessions_disconnected(&service->sessions, &client->owner);
@@ -170,17 +170,32 @@ refused_for_files(struct loop_listener *listener, int fd)
  * Who joined and never took the pool has nothing that could land: its sessions are not waited for.
  */
 static void
-give_up_idle_holders(struct service *service)
+give_up_idle_holder(struct service *service, struct client *client)
 {
-	struct session_owner *owner;
-	while ((owner = sessions_idle_holder(&service->sessions))) {
-		struct client *client = client_of_owner(owner);
-		client->has_token = false;
-		sessions_process_gone(&service->sessions, owner);
-		census_hurry(&service->census);
-		messages_give_up(client,
-				 "sessions of this connection, which never took the pool, do not "
+	client->has_token = false;
+	sessions_process_gone(&service->sessions, &client->owner);
+	census_hurry(&service->census);
+	messages_give_up(client, "sessions of this connection, which never took the pool, do not "
 				 "move on and hold up all others");
+}
+
+static void
+give_up_stalled(struct service *service)
+{
+	bool is_soft = service->peers->server == NULL;
+	uint64_t lag_max = is_soft ? SESSIONS_LAG_MAX : SESSIONS_LAG_STALLED;
+	struct session *session;
+	while ((session = sessions_stalled(&service->sessions, lag_max))) {
+		struct client *client = client_of_owner(session->owner);
+		if (is_soft) {
+			give_up_idle_holder(service, client);
+			continue;
+		}
+		log_line(service->log, LOG_WARN,
+			 "session %u is cut off: an operation of it does not end, and holds up "
+			 "all others",
+			 session->slot);
+		service_end_session(service, session, false);
 	}
 }
 
@@ -193,10 +208,11 @@ tick_done(struct loop_op *op, int result)
 	int64_t now = clock_now_ns();
 	loop_timer(service->loop, op, LIMIT_STAMP_MS, tick_done);
 	sessions_tick(&service->sessions);
-	give_up_idle_holders(service);
+	give_up_stalled(service);
 	conn_queue_expire(&service->greeting, now);
 	conn_queue_expire(&service->talking, now);
 	conn_queue_expire(&service->handout.greeting, now);
+	peers_expire(service->peers, now);
 	census_tick(&service->census);
 }
 
@@ -217,10 +233,15 @@ init(struct service *service, const struct service_setup *setup)
 	census_init(&service->census, setup->region, &service->sessions, setup->log);
 	service->listener.accepted = accepted;
 	service->listener.refused = refused_for_files;
+	service->peers = setup->peers;
+	service->peers->loop = setup->loop;
+	service->peers->server = setup->region->verbs;
+	service->peers->sessions = &service->sessions;
+	service->peers->clients = &service->clients;
 	service->handout = (struct handout){
 		.loop = setup->loop,
 		.log = setup->log,
-		.pool = setup->region->pool,
+		.share = setup->region->share,
 		.claim = claim,
 	};
 }
@@ -234,18 +255,20 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 	init(service, setup);
 	const char *wrong = NET_BOOT_ID_REMEDY;
 	int rc = net_boot_id(service->boot_id);
-	if (rc == 0) {
-		wrong = "cannot watch the sockets: no memory or no file descriptor is left: raise "
-			"RLIMIT_NOFILE (ulimit -n, LimitNOFILE= in a systemd unit)";
+	if (rc == 0 && setup->unix_fd >= 0) {
+		wrong = WATCH_REMEDY;
 		rc = handout_start(&service->handout, setup->unix_fd);
 	}
-	if (rc == 0)
+	if (rc == 0) {
+		wrong = WATCH_REMEDY;
 		rc = loop_listen(service->loop, &service->listener, setup->tcp_fd);
+	}
 	if (rc) {
 		log_line(setup->log, LOG_ERROR, "cannot begin to serve: %s", wrong);
 		service_destroy(service);
 		return rc;
 	}
+	peers_start(service->peers);
 	loop_timer(service->loop, &service->tick, LIMIT_STAMP_MS, tick_done);
 	*ret_service = service;
 	return 0;

@@ -12,7 +12,9 @@
 #include "proto/wire.h"
 #include "server/census.h"
 #include "server/conn.h"
+#include "server/client.h"
 #include "server/handout.h"
+#include "server/peers.h"
 #include "server/region.h"
 #include "server/sessions.h"
 
@@ -22,12 +24,13 @@ struct service {
 	struct region *region;
 	struct sessions sessions;
 	struct census census;
-	struct handout handout;
+	struct peers *peers;
+	struct handout handout; /* soft fabrics only */
 	struct loop_listener listener;
 	struct loop_op tick;
 	struct conn_queue greeting; /* must say who they are, or take a refusal */
 	struct conn_queue talking;  /* must say something now and then */
-	LIST_HEAD(, client) clients;
+	struct client_list clients;
 	unsigned n_connections;
 	unsigned n_clients; /* connections past their HELLO */
 	unsigned char boot_id[WIRE_BOOT_ID_LEN];
@@ -46,15 +49,17 @@ struct service_setup {
 	struct loop *loop;
 	const struct log *log;
 	struct region *region;
+	struct peers *peers; /* zeroed but for what the region has been told of it */
 	int tcp_fd;
-	int unix_fd;
-	const char *unix_path;
+	int unix_fd;           /* -1: the pool is not handed out, [ONE-AGENT] */
+	const char *unix_path; /* "" then */
 };
 
 /* Begins to serve when the loop runs. Failures: ERR_NOMEM, ERR_CONN. */
 int service_create(const struct service_setup *setup, struct service **ret_service);
 
-struct client;
+/* Cuts a session off and ends it, [DEAD]; in_order: by LEAVE. Then service_settle its client. */
+void service_end_session(struct service *service, struct session *session, bool in_order);
 
 /* Lets go of a client that nothing holds any more: called when a connection or a session ended. */
 void service_settle(struct client *client);

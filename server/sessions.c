@@ -71,16 +71,16 @@ sessions_holder_pid(const struct sessions *s)
 	return least->owner->pid;
 }
 
-struct session_owner *
-sessions_idle_holder(struct sessions *s)
+struct session *
+sessions_stalled(struct sessions *s, uint64_t lag_max)
 {
-	if (s->newest - sessions_g(s) <= SESSIONS_LAG_MAX)
+	if (s->newest - sessions_g(s) <= lag_max)
 		return NULL;
 	for (uint32_t i = 1; i <= LIMIT_SESSIONS; i++) {
-		const struct session *session = &s->slot[i];
+		struct session *session = &s->slot[i];
 		if (session->state == SESSION_LIVING && !session->owner->mapped &&
-		    s->newest - session->a > SESSIONS_LAG_MAX)
-			return session->owner;
+		    s->newest - session->a > lag_max)
+			return session;
 	}
 	return NULL;
 }
@@ -137,6 +137,7 @@ sessions_join(struct sessions *s, struct session_owner *owner, uint32_t attempt,
 	session->renewed_from = 0;
 	session->attempt = attempt;
 	session->a = s->newest;
+	session->due = false;
 	session->owner = owner;
 	LIST_INSERT_HEAD(&owner->sessions, session, entry);
 	owner->n_sessions++;
@@ -226,12 +227,39 @@ sessions_is_living(const struct sessions *s, uint32_t slot)
 	return slot <= LIMIT_SESSIONS && s->slot[slot].state == SESSION_LIVING;
 }
 
+/* ---- Peers ---- */
+
+void
+sessions_expect(struct session *session)
+{
+	assert(!session->peer);
+	session->due = true;
+}
+
+struct session *
+sessions_admit(struct sessions *s, const struct session_owner *owner, uint32_t slot,
+	       uint32_t serial, const char **ret_reason)
+{
+	struct session *session = sessions_find(s, owner, slot, serial);
+	if (!session) {
+		*ret_reason = "the control connection has no such session";
+		return NULL;
+	}
+	if (!session->due) {
+		*ret_reason = "the session has been connected since its last JOIN or RELINK";
+		return NULL;
+	}
+	session->due = false;
+	return session;
+}
+
 /* ---- Ending ---- */
 
 void
 sessions_end(struct sessions *s, struct session *session, bool in_order)
 {
 	assert(session->state == SESSION_LIVING);
+	assert(!session->peer); /* [DEAD] */
 	LIST_REMOVE(session, entry);
 	session->owner->n_sessions--;
 	session->owner = NULL;

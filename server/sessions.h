@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sessions and stamps as a pure state machine: no socket, no clock, no region but the word that
- * holds the next serial. [STAMP], [DEAD].
+ * Sessions and stamps as a pure state machine: no socket, no clock, no device, no region but the
+ * word that holds the next serial. [STAMP], [DEAD].
  *
  *   free --join--> living --leave, former_serial, process gone--> ending --sweep--> free
  *
@@ -11,6 +11,11 @@
  * it: one control connection, and the process behind it once it took the pool. A connection that
  * closes does not end the sessions of a process that may have the pool mapped: they linger until
  * the process is gone or names them as finished.
+ *
+ * Over verbs a process never takes the pool. There a session has a *peer*, the server's end of its
+ * connection, which somebody else makes and destroys; it is *due* one for each JOIN and RELINK that
+ * is answered. Nothing of a session can land once its peer is destroyed, and not before: it cannot
+ * end while it has one.
  */
 #ifndef RKV_SERVER_SESSIONS_H
 #define RKV_SERVER_SESSIONS_H
@@ -24,6 +29,11 @@
 
 /* A lag of A behind the newest stamp that no healthy session has: T_WORD and a second or so. */
 #define SESSIONS_LAG_MAX (LIMIT_WORD_STAMPS + 10u)
+
+/* The lag of a session whose oldest operation has been in flight for T_STALL, which is T_LEASE. */
+#define SESSIONS_LAG_STALLED (LIMIT_WORD_STAMPS + LIMIT_LEASE_MS / LIMIT_STAMP_MS)
+
+struct verbs_peer;
 
 enum session_state { SESSION_FREE, SESSION_LIVING, SESSION_ENDING };
 
@@ -44,6 +54,8 @@ struct session {
 	uint32_t renewed_from; /* serial before or 0: the client may not know of its renewal */
 	uint32_t attempt;      /* of its JOIN; 0: none, or the client knows the session */
 	uint64_t a;
+	bool due;                    /* a peer may come */
+	struct verbs_peer *peer;     /* it may land until this is destroyed; NULL: none */
 	struct session_owner *owner; /* NULL when ending */
 	LIST_ENTRY(session) entry;
 };
@@ -75,14 +87,14 @@ void sessions_tick(struct sessions *s);
 /* G: the smallest A of all that count; the newest stamp if none does. Never falls. */
 uint64_t sessions_g(struct sessions *s);
 
-/* Pid of the process whose session holds G back more than T_WORD explains; 0 if none does. */
+/* Pid of the process whose session holds G back more than T_WORD explains; 0: none, or unknown. */
 pid_t sessions_holder_pid(const struct sessions *s);
 
 /*
- * An owner that holds G back more than T_WORD explains, though it never took the pool and so has
- * nothing in flight; NULL: there is none.
+ * A living session that lags by more than lag_max stamps, of a process that has not mapped the
+ * pool, so that it can be cut off; NULL: there is none.
  */
-struct session_owner *sessions_idle_holder(struct sessions *s);
+struct session *sessions_stalled(struct sessions *s, uint64_t lag_max);
 
 /* Sessions of processes without a control connection. */
 unsigned sessions_lingering(const struct sessions *s);
@@ -116,13 +128,23 @@ struct session *sessions_find_former(struct sessions *s, const struct session_ow
 struct session *sessions_find_attempt(struct sessions *s, const struct session_owner *owner,
 				      uint32_t attempt);
 
+/* JOIN or RELINK is answered: the session, which has no peer, is due one. */
+void sessions_expect(struct session *session);
+
+/*
+ * A connection says that it is the session's with this slot and serial: returns the session, which
+ * is not due another, or NULL, with a reason. The caller sets its peer.
+ */
+struct session *sessions_admit(struct sessions *s, const struct session_owner *owner, uint32_t slot,
+			       uint32_t serial, const char **ret_reason);
+
 /* Takes the announced A, unless it would fall or is newer than the newest stamp. */
 void sessions_announce(struct sessions *s, struct session *session, uint64_t a);
 
 /* A new serial for the session. Failure: ERR_NOMEM, as sessions_join. */
 int sessions_renew(struct sessions *s, struct session *session, const char **ret_reason);
 
-/* Ends a session; in_order: by LEAVE. */
+/* Ends a session that has no peer any more; in_order: by LEAVE. */
 void sessions_end(struct sessions *s, struct session *session, bool in_order);
 
 /* The control connection closed: sessions end if the process never took the pool, else linger. */

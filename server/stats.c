@@ -5,6 +5,9 @@
  *   version                release of the server
  *   uptime_s               seconds since it began to serve
  *   pid                    its process
+ *   fabric                 how clients reach the region: shm or verbs
+ *   rdma_device            verbs: device, port, GID and limits; else "none"
+ *   rdma_address           where clients connect over verbs, or "none"
  *   region_id, epoch       of the region, hexadecimal and decimal
  *   pool_bytes             size of the pool
  *   chunk_size             bytes of a chunk
@@ -29,7 +32,7 @@
  *   serial_next            serial of the next session
  *   stamp_newest           newest stamp
  *   stamp_g                G: what is older has passed
- *   stamp_holder_pid       process whose session holds G back; 0: none does
+ *   stamp_holder_pid       process that has mapped the pool and holds G back; 0: none does
  *   connections_accepted   since the start
  *   connections_turned_away  for want of file descriptors
  *   connections_expired    dropped because the peer was silent for too long
@@ -37,8 +40,13 @@
  *   handshakes_refused     connections refused before or at their hello
  *   messages               messages understood
  *   messages_garbage       what was not understood after a hello; the connection was closed
+ *   peers                  connections that clients have to the region over verbs
+ *   peers_admitted         since the start
+ *   peers_refused          connections without a valid token or session
+ *   peers_lost             connections that clients ended, or that broke
  *   pools_given            pool descriptors handed to processes
  *   pools_refused          requests on the unix socket that were not valid
+ *   cpu_us                 processor time that the server took, all threads, since its start
  */
 #include "server/stats.h"
 
@@ -111,10 +119,19 @@ append_sessions(struct service *service, char *text, size_t max, size_t len)
 	return APPEND(text, max, len, values);
 }
 
+static uint64_t
+cpu_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
 static size_t
 append_traffic(const struct service *service, char *text, size_t max, size_t len)
 {
 	const struct handout *handout = &service->handout;
+	const struct peers *peers = service->peers;
 	const struct value values[] = {
 		{"connections_accepted", service->n_accepted},
 		{"connections_turned_away", service->listener.n_refused},
@@ -123,10 +140,28 @@ append_traffic(const struct service *service, char *text, size_t max, size_t len
 		{"handshakes_refused", service->n_handshakes_refused},
 		{"messages", service->n_messages},
 		{"messages_garbage", service->n_garbage},
+		{"peers", peers->n},
+		{"peers_admitted", peers->n_admitted},
+		{"peers_refused", peers->n_refused},
+		{"peers_lost", peers->n_lost},
 		{"pools_given", handout->n_given},
 		{"pools_refused", handout->n_refused},
+		{"cpu_us", cpu_us()},
 	};
 	return APPEND(text, max, len, values);
+}
+
+static size_t
+append_fabric(const struct service *service, char *text, size_t max)
+{
+	const struct region *region = service->region;
+	struct fab_offer offer;
+	region_offer(region, &offer);
+	int len = snprintf(
+		text, max, "fabric %s\nrdma_device %s\nrdma_address %.*s\n", region_fabric(region),
+		region->verbs ? verbs_device_text(region->device) : "none",
+		(int)sizeof(offer.verbs_address), region->verbs ? offer.verbs_address : "none");
+	return (size_t)len < max ? (size_t)len : max - 1;
 }
 
 size_t
@@ -138,6 +173,7 @@ stats_text(struct service *service, char *ret_text, size_t max)
 				      "\npid %d\nregion_id %016" PRIx64 "\n",
 				      release_version, uptime_ns / CLOCK_NS_PER_S, (int)getpid(),
 				      service->region->region_id);
+	len += append_fabric(service, ret_text + len, max - len);
 	len = append_region(service, ret_text, max, len);
 	len = append_sessions(service, ret_text, max, len);
 	return append_traffic(service, ret_text, max, len);

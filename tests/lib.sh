@@ -9,7 +9,8 @@
 #   is NAME GOT WANT           ok if the two texts are equal
 #   skip_all REASON            ends the script: nothing of it can run here
 #   wait_for SECONDS COMMAND...  tries until it succeeds; 1 when the time is over
-#   start_server OPTIONS...    kv-server on a free port of 127.0.0.1; sets SERVER, SERVER_PID
+#   start_server OPTIONS...    kv-server on a free port of 127.0.0.1; sets SERVER, SERVER_PID; the
+#                              words of RKV_SERVER_ARGS, or --fabric soft, are the last options
 #   stop_server                SIGTERM; returns its exit status, and says why if that is not 0
 #
 # $DIR is a directory of the test's own. At the end it is removed and what runs in the background is
@@ -118,7 +119,9 @@ server_said_ready()
 start_server()
 {
 	: >"$DIR/server.out"
-	"$RKV_BUILD/kv-server" --listen 127.0.0.1:0 "$@" >"$DIR/server.out" 2>"$DIR/server.err" &
+	# shellcheck disable=SC2086 # words
+	"$RKV_BUILD/kv-server" --listen 127.0.0.1:0 "$@" ${RKV_SERVER_ARGS---fabric soft} >"$DIR/server.out" \
+		2>"$DIR/server.err" &
 	SERVER_PID=$!
 	wait_for 30 server_said_ready
 	SERVER=$(sed -n 's/^kv-server: ready on \([^ ,]*\).*/\1/p' "$DIR/server.out")

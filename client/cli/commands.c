@@ -17,6 +17,7 @@
 
 #define FIRST_VALUE_CAPACITY ((size_t)64 << 10)
 #define FIRST_STATS_CAPACITY ((size_t)16 << 10)
+#define FABRIC_NAME_MAX 16
 #define INCOMPLETE "what was written, if anything, is not complete"
 #define APPLIED "the change was applied, only its version could not be told"
 #define AGAIN_PAUSE_MS 20 /* memory rests for stamps of 100 ms: look a few times in each */
@@ -283,17 +284,40 @@ done:
 	return exit_code;
 }
 
+/* How the server's pool is reached, as its statistics say; "" if they do not. */
+static int
+ask_fabric(const struct job *job, char ret_name[FABRIC_NAME_MAX])
+{
+	char text[FIRST_STATS_CAPACITY];
+	size_t len;
+	int status = rkv_server_stats(job->client, text, sizeof(text), &len);
+	const char *line;
+
+	ret_name[0] = '\0';
+	if (status != RKV_OK)
+		return report_call(job, status);
+	line = strstr(text, "\nfabric ");
+	if (line)
+		sscanf(line, "\nfabric %15s", ret_name);
+	return REPORT_DONE;
+}
+
 static int
 run_ping(struct job *job)
 {
+	char fabric[FABRIC_NAME_MAX];
+	int exit_code = ask_fabric(job, fabric);
+
+	if (exit_code != REPORT_DONE)
+		return exit_code;
 	for (uint32_t i = 0; i < job->arguments->n_pings; i++) {
 		uint64_t start_ns = now_ns();
 		int status = rkv_ping(job->client);
 
 		if (status != RKV_OK)
 			return report_call(job, status);
-		printf("%s answered in %" PRIu64 " us\n", job->arguments->server,
-		       (now_ns() - start_ns) / 1000);
+		printf("%s answered in %" PRIu64 " us, fabric %s\n", job->arguments->server,
+		       (now_ns() - start_ns) / 1000, fabric);
 	}
 	return finish_stdout();
 }

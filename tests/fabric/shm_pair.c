@@ -31,7 +31,7 @@ serve(void *arg)
 			return NULL; /* shut down */
 		if (recv(fd, token, sizeof(token), MSG_WAITALL) == (ssize_t)sizeof(token) &&
 		    memcmp(token, server->offer.token, sizeof(token)) == 0)
-			shm_pool_send(server->pool, fd);
+			shm_share_send(server->share, fd);
 		close(fd);
 	}
 }
@@ -43,9 +43,11 @@ shm_server_start(struct shm_server *server, uint64_t len)
 	const struct log log = {.sink = log_to_stderr, .arg = (void *)(uintptr_t) "# test"};
 	char reason[NET_REASON_MAX];
 	memset(server, 0, sizeof(*server));
-	int r = shm_pool_create(len, SHM_HUGE_NO, &log, &server->pool);
+	int r = pool_create(len, POOL_HUGE_NO, POOL_NODE_ANY, &log, &server->pool);
+	if (!r)
+		r = shm_share_create(server->pool, &log, &server->share);
 	if (r)
-		return r;
+		goto fail;
 	server->offer.len = len;
 	memset(server->offer.token, 0x5a, sizeof(server->offer.token));
 	snprintf(server->offer.unix_path, sizeof(server->offer.unix_path), "@rkv-test-%d-%u",
@@ -55,8 +57,11 @@ shm_server_start(struct shm_server *server, uint64_t len)
 		close(server->listen_fd);
 		r = ERR_NOMEM;
 	}
-	if (r)
-		shm_pool_destroy(server->pool);
+	if (!r)
+		return 0;
+fail:
+	shm_share_destroy(server->share);
+	pool_destroy(server->pool);
 	return r;
 }
 
@@ -66,7 +71,8 @@ shm_server_stop(struct shm_server *server)
 	shutdown(server->listen_fd, SHUT_RDWR);
 	pthread_join(server->thread, NULL);
 	close(server->listen_fd);
-	shm_pool_destroy(server->pool);
+	shm_share_destroy(server->share);
+	pool_destroy(server->pool);
 }
 
 static void

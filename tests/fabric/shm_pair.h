@@ -12,7 +12,8 @@
 #include "tests/fabric/conformance.h"
 
 struct shm_server {
-	struct shm_pool *pool;
+	struct pool *pool;
+	struct shm_share *share;
 	struct fab_offer offer; /* what a hello would say */
 	int listen_fd;
 	pthread_t thread;

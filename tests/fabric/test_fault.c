@@ -62,7 +62,7 @@ word_at(uint64_t roff)
 {
 	const struct shm_server *server = pair.own;
 	uint64_t word;
-	memcpy(&word, (unsigned char *)shm_pool_base(server->pool) + roff, sizeof(word));
+	memcpy(&word, (unsigned char *)pool_base(server->pool) + roff, sizeof(word));
 	return word;
 }
 

@@ -24,7 +24,6 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/memory.h"
 #include "common/net.h"
 #include "tests/fabric/conformance.h"
 #include "tests/fabric/sanitized.h"
@@ -99,20 +98,6 @@ read_batch(struct fab_endpoint *ep)
 	uint64_t word;
 	struct fab_op op = conf_read(0, &word, 8, 0);
 	return conf_batch(ep, &op, 1);
-}
-
-struct sink {
-	unsigned n_lines;
-	char last[1024];
-};
-
-static void
-remember_line(void *arg, int level, const char *line)
-{
-	struct sink *sink = arg;
-	(void)level;
-	sink->n_lines++;
-	snprintf(sink->last, sizeof(sink->last), "%s", line);
 }
 
 /* A server process: a pool and a TCP port. */
@@ -288,88 +273,11 @@ test_stopped_server(void **state)
 	leave(&pair);
 }
 
-/* ---- The pool ---- */
-
-static void
-test_pool(void **state)
-{
-	struct sink sink = {0};
-	const struct log log = {remember_line, &sink, LOG_DEBUG};
-	struct shm_pool *pool;
-	(void)state;
-	assert_int_equal(shm_pool_create(REGION_LEN, SHM_HUGE_NO, &log, &pool), 0);
-	assert_int_equal(sink.n_lines, 0);
-	assert_false(shm_pool_is_huge(pool));
-	unsigned char *base = shm_pool_base(pool);
-	for (uint64_t i = 0; i < REGION_LEN; i++)
-		assert_int_equal(base[i], 0);
-	memset(base, 0xff, REGION_LEN);
-	shm_pool_destroy(pool);
-	shm_pool_destroy(NULL);
-}
-
-static void
-assert_pool_refused(size_t len, enum shm_huge huge, const char *word)
-{
-	struct sink sink = {0};
-	const struct log log = {remember_line, &sink, LOG_ERROR};
-	struct shm_pool *pool = NULL;
-	assert_int_equal(shm_pool_create(len, huge, &log, &pool), ERR_NOMEM);
-	assert_null(pool);
-	assert_int_equal(sink.n_lines, 1);
-	if (!strstr(sink.last, word))
-		fail_msg("'%s' does not speak of '%s'", sink.last, word);
-}
-
-static int
-limited_child(void *arg)
-{
-	struct sink sink = {0};
-	const struct log log = {remember_line, &sink, LOG_ERROR};
-	struct shm_pool *pool = NULL;
-	const struct rlimit limit = {512 << 10, 512 << 10};
-	(void)arg;
-	setrlimit(RLIMIT_FSIZE, &limit);
-	if (shm_pool_create(REGION_LEN, SHM_HUGE_NO, &log, &pool) != ERR_NOMEM)
-		return 1;
-	if (!strstr(sink.last, "ulimit -f"))
-		return 2;
-	return shm_pool_create(65536, SHM_HUGE_NO, &log, &pool) ? 3 : 0;
-}
-
-/* Too much is a sentence, never a signal. */
-static void
-test_pool_too_large(void **state)
-{
-	(void)state;
-	assert_pool_refused((size_t)1 << 46, SHM_HUGE_NO, "choose a smaller pool");
-	assert_pool_refused(SIZE_MAX, SHM_HUGE_NO, "size");
-	assert_pool_refused(INT64_MAX, SHM_HUGE_NO, "size");
-	assert_pool_refused(0, SHM_HUGE_NO, "size");
-	assert_pool_refused((size_t)1 << 46, SHM_HUGE_MUST, "huge pages");
-	assert_child_succeeds(limited_child, NULL);
-}
-
-/* SHM_HUGE_TRY gets a pool in any case, and says if it is not of huge pages. */
-static void
-test_pool_huge(void **state)
-{
-	struct sink sink = {0};
-	const struct log log = {remember_line, &sink, LOG_WARN};
-	struct shm_pool *pool = NULL;
-	(void)state;
-	assert_int_equal(shm_pool_create(REGION_LEN, SHM_HUGE_TRY, &log, &pool), 0);
-	memset(shm_pool_base(pool), 1, REGION_LEN);
-	assert_true(shm_pool_is_huge(pool) ? sink.n_lines == 0 : sink.n_lines == 1);
-	shm_pool_destroy(pool);
-	char reason[MEMORY_REASON_MAX];
-	if (memory_fits_huge(REGION_LEN, reason))
-		assert_pool_refused(REGION_LEN, SHM_HUGE_MUST, "huge pages");
-}
+/* ---- Handing out the pool ---- */
 
 /* The descriptor that clients of a pool of REGION_LEN get. */
 static int
-take_descriptor(const struct shm_pool *pool)
+take_descriptor(const struct shm_share *share)
 {
 	int fd = -1, sockets[2];
 	uint64_t len = 0;
@@ -382,31 +290,44 @@ take_descriptor(const struct shm_pool *pool)
 		.msg_controllen = sizeof(control),
 	};
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
-	assert_int_equal(shm_pool_send(pool, sockets[0]), 0);
+	assert_int_equal(shm_share_send(share, sockets[0]), 0);
 	assert_int_equal(recvmsg(sockets[1], &msg, MSG_CMSG_CLOEXEC), sizeof(len));
 	assert_true(len == REGION_LEN);
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
 	/* A client that is gone is a failure, not a SIGPIPE. */
 	close(sockets[1]);
-	assert_int_equal(shm_pool_send(pool, sockets[0]), ERR_CONN);
+	assert_int_equal(shm_share_send(share, sockets[0]), ERR_CONN);
 	close(sockets[0]);
 	return fd;
 }
 
-static struct shm_pool *
+struct shared {
+	struct pool *pool;
+	struct shm_share *share;
+};
+
+static struct shared
 some_pool(void)
 {
-	struct shm_pool *pool = NULL;
-	assert_int_equal(shm_pool_create(REGION_LEN, SHM_HUGE_NO, NULL, &pool), 0);
-	return pool;
+	struct shared s = {NULL, NULL};
+	assert_int_equal(pool_create(REGION_LEN, POOL_HUGE_NO, POOL_NODE_ANY, NULL, &s.pool), 0);
+	assert_int_equal(shm_share_create(s.pool, NULL, &s.share), 0);
+	return s;
+}
+
+static void
+let_go_of(struct shared s)
+{
+	shm_share_destroy(s.share);
+	pool_destroy(s.pool);
 }
 
 static void
 test_seals(void **state)
 {
-	struct shm_pool *pool = some_pool();
+	struct shared shared = some_pool();
 	(void)state;
-	int fd = take_descriptor(pool);
+	int fd = take_descriptor(shared.share);
 	off_t len = lseek(fd, 0, SEEK_END);
 	assert_true(len >= (off_t)(REGION_LEN + 64));
 	assert_int_equal(ftruncate(fd, 0), -1);
@@ -415,7 +336,7 @@ test_seals(void **state)
 	assert_int_equal(errno, EPERM);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
 	close(fd);
-	shm_pool_destroy(pool);
+	let_go_of(shared);
 }
 
 /* ---- Strangers at the unix socket ---- */
@@ -426,7 +347,7 @@ struct stranger {
 	unsigned n_fds;
 	uint64_t len;
 	size_t n_bytes; /* of len to send; 0: close in silence */
-	bool refuses;   /* shm_pool_refuse, before it reads anything */
+	bool refuses;   /* shm_refuse, before it reads anything */
 	bool starves;   /* while it sends, this process can get no descriptor */
 	struct fab_offer offer;
 	pthread_t thread;
@@ -443,7 +364,7 @@ stranger_main(void *arg)
 	struct rlimit limit, none;
 	int fd = accept(s->listen_fd, NULL, NULL);
 	if (fd >= 0 && s->refuses) {
-		shm_pool_refuse(fd);
+		shm_refuse(fd);
 		close(fd);
 		return NULL;
 	}
@@ -511,9 +432,9 @@ count_descriptors(void)
 static void
 test_strangers(void **state)
 {
-	struct shm_pool *pool = some_pool();
+	struct shared shared = some_pool();
 	(void)state;
-	int good = take_descriptor(pool);
+	int good = take_descriptor(shared.share);
 	int plain = memfd_create("plain", MFD_ALLOW_SEALING);
 	int sealed = memfd_create("sealed", MFD_ALLOW_SEALING);
 	int small = memfd_create("small", MFD_ALLOW_SEALING);
@@ -545,15 +466,15 @@ test_strangers(void **state)
 	close(small);
 	close(file);
 	close(good);
-	shm_pool_destroy(pool);
+	let_go_of(shared);
 }
 
 /* Too few descriptors, here or there, are told apart from a server that sends nonsense. */
 static void
 test_out_of_descriptors(void **state)
 {
-	struct shm_pool *pool = some_pool();
-	int good = take_descriptor(pool);
+	struct shared shared = some_pool();
+	int good = take_descriptor(shared.share);
 	unsigned n_before = count_descriptors();
 	(void)state;
 	struct stranger here = {
@@ -568,7 +489,7 @@ test_out_of_descriptors(void **state)
 	assert_int_equal(ask_stranger(8, REGION_LEN, 1, good), 0);
 	assert_int_equal(count_descriptors(), n_before);
 	close(good);
-	shm_pool_destroy(pool);
+	let_go_of(shared);
 }
 
 static void
@@ -672,7 +593,7 @@ test_failure_executes_nothing(void **state)
 	assert_int_equal(conf_batch(pair.ep[0], ops, 3), ERR_INVALID);
 	/* Broken now: quiet batches are not executed either. */
 	assert_int_equal(fab_post_quiet(pair.ep[0], ops, 1), 0);
-	const uint64_t *remote = shm_pool_base(server.pool);
+	const uint64_t *remote = pool_base(server.pool);
 	assert_true(remote[8] == 0 && remote[9] == 0);
 	leave(&pair);
 	/* Nor is anything executed once the region is severed. */
@@ -689,10 +610,10 @@ test_failure_executes_nothing(void **state)
 static void
 test_read_only(void **state)
 {
-	struct shm_pool *pool = some_pool();
+	struct shared shared = some_pool();
 	uint64_t word = 5;
 	(void)state;
-	int fd = take_descriptor(pool);
+	int fd = take_descriptor(shared.share);
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	int read_only = open(path, O_RDONLY);
@@ -720,10 +641,10 @@ test_read_only(void **state)
 		assert_int_equal(read_batch(pair.ep[0]), ERR_CONN);
 		leave(&pair);
 	}
-	assert_true(((const uint64_t *)shm_pool_base(pool))[8] == 0);
+	assert_true(((const uint64_t *)pool_base(shared.pool))[8] == 0);
 	close(read_only);
 	close(fd);
-	shm_pool_destroy(pool);
+	let_go_of(shared);
 }
 
 /* The server's own endpoint and a client's work on the same words. */
@@ -736,7 +657,7 @@ test_loopback(void **state)
 	uint64_t old = 9;
 	(void)state;
 	assert_int_equal(shm_server_start(&server, REGION_LEN), 0);
-	assert_int_equal(shm_loopback(server.pool, &loop), 0);
+	assert_int_equal(shm_loopback(server.share, &loop), 0);
 	assert_int_equal(reach(&server.offer, &pair), 0);
 	struct fab_op op = conf_cas(0, 0, 5, &old, 0);
 	assert_int_equal(conf_batch(loop, &op, 1), 0);
@@ -873,7 +794,7 @@ test_fork(void **state)
 	assert_int_equal(reach(&server.offer, &pair), 0);
 	int status = in_child(touching_child, pair.ep[0]);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-	status = in_child(touching_pool_child, shm_pool_base(server.pool));
+	status = in_child(touching_pool_child, pool_base(server.pool));
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 	/* The parent's is untouched by the child's end, and the server still counts as alive. */
 	assert_int_equal(read_batch(pair.ep[0]), 0);
@@ -980,9 +901,6 @@ main(void)
 		cmocka_unit_test(test_death_before_port),
 		cmocka_unit_test(test_death_otherwise),
 		cmocka_unit_test(test_stopped_server),
-		cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_pool_too_large),
-		cmocka_unit_test(test_pool_huge),
 		cmocka_unit_test(test_seals),
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_out_of_descriptors),

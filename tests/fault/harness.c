@@ -175,7 +175,7 @@ world_open(const struct world_shape *shape)
 	w->now_ns = START_NS;
 	plan(w, shape ? shape : &common_shape);
 	assert_int_equal(shm_server_start(&w->server, w->layout.region_len), 0);
-	w->base = shm_pool_base(w->server.pool);
+	w->base = pool_base(w->server.pool);
 	world_format(w);
 	assert_int_equal(shm_open_fabric(&inner), 0);
 	assert_int_equal(fault_open(inner, &w->fab), 0);

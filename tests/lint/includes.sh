@@ -19,7 +19,7 @@ allowed()
 	case $file,$header in
 	client/examples/*,*) return 1 ;;
 	bench/*,bench/* | bench/*,client/include/rkv.h | bench/*,rkv.h) ;;
-	bench/raw.c,common/fabric.h) ;;
+	bench/raw.c,common/* | bench/raw_region.[ch],common/*) ;;
 	proto/*,proto/*) ;;
 	common/*,common/* | common/*,proto/*) ;;
 	client/*,client/* | client/*,common/* | client/*,proto/* | client/*,rkv.h) ;;
@@ -56,7 +56,8 @@ from_the_root()
 
 verbs_in_one_place()
 {
-	includes | grep -E ':.(infiniband|rdma)/' | grep -vE '^common/(fabric_verbs|cm_)[^/]*:'
+	includes | grep -E ':.(infiniband|rdma)/' |
+		grep -vE '^(tests/.*|common/(fabric_verbs|cm_)[^/]*):'
 }
 
 # The C library and xxHash.
@@ -76,6 +77,7 @@ catches "bench does not see the client's inside" direction bench/a.c <<<'#includ
 catches "bench does not see common" direction bench/a.c <<<'#include "common/fabric.h"'
 catches "an example sees only rkv.h" direction client/examples/a.c <<<'#include "common/err.h"'
 accepts "bench/raw.c sees fabric.h" direction bench/raw.c <<<'#include "common/fabric.h"'
+catches "bench/raw.h does not" direction bench/raw.h <<<'#include "common/fabric.h"'
 accepts "client sees proto" direction client/a.c <<<'#include "proto/slot.h"'
 accepts "tests see all" direction tests/unit/a.c <<<'#include "server/region.h"'
 
@@ -90,6 +92,8 @@ catches "no verbs in the client" verbs_in_one_place client/a.c <<<'#include <inf
 catches "no rdma_cm in another fabric" verbs_in_one_place common/fabric_shm.c \
 	<<<'#include <rdma/rdma_cma.h>'
 accepts "verbs in the verbs fabric" verbs_in_one_place common/fabric_verbs.c \
+	<<<'#include <infiniband/verbs.h>'
+accepts "verbs in a device that tests fake" verbs_in_one_place tests/fabric/fake.c \
 	<<<'#include <infiniband/verbs.h>'
 accepts "rdma_cm in its file" verbs_in_one_place common/cm_rdma.c <<<'#include <rdma/rdma_cma.h>'
 

@@ -329,7 +329,7 @@ open_region(struct fake *fake)
 	struct layout layout;
 	assert_int_equal(shm_server_start(&fake->shm, REGION_LEN), 0);
 	assert_true(layout_plan(&layout, REGION_LEN, 0, 0));
-	struct layout_superblock *sb = shm_pool_base(fake->shm.pool);
+	struct layout_superblock *sb = pool_base(fake->shm.pool);
 	sb->region_id = REGION_ID;
 	sb->epoch = fake->epoch;
 	layout_to_superblock(&layout, sb);

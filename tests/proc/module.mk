@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 proc_TESTS += tests/proc/test_cli tests/proc/test_examples
 san_TESTS += tests/proc/test_cli tests/proc/test_examples
-proc_TESTS += tests/proc/test_bench
-san_TESTS += tests/proc/test_bench
+proc_TESTS += tests/proc/test_bench tests/proc/test_bench_raw tests/proc/test_bench_runs
+san_TESTS += tests/proc/test_bench tests/proc/test_bench_raw tests/proc/test_bench_runs
 test_bench_EXTRA := tests/proc/proc.c bench/generator.c bench/value.c
 proc_TESTS += tests/proc/test_server tests/proc/test_service
 san_TESTS += tests/proc/test_server tests/proc/test_service
@@ -30,3 +30,7 @@ test_space_EXTRA := $(load_EXTRA)
 test_limits_EXTRA := $(load_EXTRA)
 proc_TESTS += tests/proc/test_instructions
 tests_PROGRAMS += tests/proc/warm_get
+proc_TESTS += tests/proc/test_peers
+san_TESTS += tests/proc/test_peers
+test_peers_EXTRA := tests/proc/proc.c tests/proc/raw.c tests/fabric/fake_verbs.c \
+	tests/fabric/fake_cm.c

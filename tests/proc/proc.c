@@ -246,10 +246,30 @@ parse_ready(struct server *server)
 {
 	const char *line = strstr(proc_text(server->proc, PROC_OUT, NULL), "ready on ");
 	const char *path = line ? strstr(line, "socket ") : NULL;
-	if (!path || sscanf(line, "ready on %63[^ ,]", server->address) != 1 ||
-	    sscanf(path, "socket %127[^\n]", server->socket) != 1)
+	if (!line || sscanf(line, "ready on %63[^ ,\n]", server->address) != 1 ||
+	    (path && sscanf(path, "socket %127[^\n]", server->socket) != 1))
 		fail_msg("not a ready line: %s", proc_text(server->proc, PROC_OUT, NULL));
 	server->port = (uint16_t)atoi(strrchr(server->address, ':') + 1);
+}
+
+/*
+ * Appends the words of RKV_SERVER_ARGS, which lie in a copy that stays. Without them a machine with
+ * an RDMA device is tested as any other one.
+ */
+static void
+add_environment(const char *args[], size_t n)
+{
+	static char words[512];
+	const char *text = getenv("RKV_SERVER_ARGS");
+	char *rest = words;
+	if (!text)
+		text = "--fabric soft";
+	snprintf(words, sizeof(words), "%s", text);
+	for (char *word; (word = strsep(&rest, " ")) != NULL;) {
+		if (n == ARGS_MAX)
+			fail_msg("more than %d arguments", ARGS_MAX);
+		args[n++] = word;
+	}
 }
 
 struct server *
@@ -257,13 +277,15 @@ server_start_with(const char *const args[], const struct proc_options *options)
 {
 	const char *all[ARGS_MAX + 1] = {"--listen", "127.0.0.1:0"};
 	struct server *server = calloc(1, sizeof(*server));
+	size_t n = 2;
 	if (!server)
 		fail_msg("out of memory");
 	for (size_t i = 0; args[i]; i++) {
-		if (i + 3 > ARGS_MAX)
+		if (n == ARGS_MAX)
 			fail_msg("more than %d arguments", ARGS_MAX - 2);
-		all[i + 2] = args[i];
+		all[n++] = args[i];
 	}
+	add_environment(all, n);
 	server->proc = proc_start("kv-server", all, options);
 	/* The whole line at once: the server writes it with one call. */
 	if (!proc_wait_text(server->proc, PROC_OUT, "ready on ", PROC_WAIT_MS)) {

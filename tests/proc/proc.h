@@ -76,12 +76,13 @@ struct server {
 	struct proc *proc;
 	uint16_t port;
 	char address[64]; /* as rkv_open takes it */
-	char socket[128]; /* unix socket, "@name" if abstract */
+	char socket[128]; /* unix socket, "@name" if abstract; "" if it serves no clients by shm */
 };
 
 /*
  * Starts kv-server on a free port of 127.0.0.1 with the given further options (strings, ended by
- * NULL), e.g. server_start("--pool-size", "64M", NULL), and waits until it is ready.
+ * NULL), e.g. server_start("--pool-size", "64M", NULL), and waits until it is ready. Last come the
+ * words of RKV_SERVER_ARGS: so the same tests run over another fabric than `--fabric soft`.
  */
 struct server *server_start(const char *option, ...);
 

@@ -108,6 +108,7 @@ commands()
 	exits 1 'get: deleted' cli get apple
 
 	exits 0 'ping' cli ping
+	is 'ping names the fabric' "$(grep -c ', fabric [a-z]' "$DIR/stdout")" 1
 	exits 0 'ping -c' cli ping -c 3
 	is 'ping -c: so many lines' "$(grep -c 'answered in' "$DIR/stdout")" 3
 	exits 0 'stats' cli stats

@@ -436,7 +436,9 @@ enum offer_fault {
 	BAD_TOKEN,
 	NO_SOCKET,
 	OTHER_HOST,
-	NO_PATH
+	NO_PATH,
+	VERBS,
+	ENDLESS_VERBS
 };
 
 static void
@@ -476,6 +478,12 @@ greet_with_offer_fault(struct fake *fake, struct wire_welcome *w)
 	case NO_PATH:
 		w->unix_path[0] = '\0';
 		break;
+	case VERBS:
+		snprintf(w->verbs_address, sizeof(w->verbs_address), "192.0.2.1:7441");
+		break;
+	case ENDLESS_VERBS:
+		memset(w->verbs_address, '1', sizeof(w->verbs_address));
+		break;
 	}
 	(void)!send(fake->fd, w, sizeof(*w), MSG_NOSIGNAL);
 }
@@ -495,6 +503,7 @@ test_offer_faults(void **state)
 		{OTHER_EPOCH, RKV_E_CORRUPT, "another one than the server's hello offered"},
 		{OTHER_ID, RKV_E_CORRUPT, "another one than the server's hello offered"},
 		{ENDLESS_PATH, RKV_E_CORRUPT, "an address without an end"},
+		{ENDLESS_VERBS, RKV_E_CORRUPT, "an address without an end"},
 		{TWO_REGIONS, RKV_E_CORRUPT, "number of regions"},
 		{BAD_TOKEN, RKV_E_CONN, "cannot get the pool"},
 		{NO_SOCKET, RKV_E_CONN, "@rkv-nobody-is-here"},
@@ -509,7 +518,7 @@ test_offer_faults(void **state)
 static void
 greet_with_spoilt_superblock(struct fake *fake, struct wire_welcome *w)
 {
-	struct layout_superblock *sb = shm_pool_base(fake->shm.pool);
+	struct layout_superblock *sb = pool_base(fake->shm.pool);
 	sb->n_chunks++;
 	if (fake->greet_arg)
 		sb->checksum = layout_superblock_checksum(sb);
@@ -1312,6 +1321,32 @@ test_reconnect_refused(void **state)
 	fake_stop(&fake);
 }
 
+/* Sessions have their memory registered with the fabric that the client was opened with. */
+static void
+test_reconnect_to_another_fabric(void **state)
+{
+	(void)state;
+	struct fake fake;
+	start_fake(&fake, NULL, 0);
+	struct rkv_client *client = open_client(fake.address);
+	pthread_mutex_lock(&fake.mutex);
+	fake.greet = greet_with_offer_fault;
+	fake.greet_arg = VERBS;
+	pthread_mutex_unlock(&fake.mutex);
+	fake_hang_up(&fake);
+	fake_await_connection(&fake, 4);
+	pthread_mutex_lock(&fake.mutex);
+	fake.greet = NULL;
+	pthread_mutex_unlock(&fake.mutex);
+	await_pong(client);
+	assert_int_equal(count_logged("come back with fabric verbs, and this client was opened "
+				      "with shm"),
+			 count_logged("cannot reconnect yet"));
+	assert_int_equal(count_logged("1 cannot reconnect yet"), 1);
+	rkv_close(client);
+	fake_stop(&fake);
+}
+
 /* A healing session is asked for again; the application hears nothing of it. */
 static void
 test_rejoin_refused(void **state)
@@ -1818,6 +1853,7 @@ main(void)
 		cmocka_unit_test(test_closed_while_joining),
 		cmocka_unit_test(test_closed_after_joining),
 		cmocka_unit_test(test_reconnect_refused),
+		cmocka_unit_test(test_reconnect_to_another_fabric),
 		cmocka_unit_test(test_rejoin_refused),
 		cmocka_unit_test(test_ping_and_stats),
 		cmocka_unit_test(test_calls_at_once),

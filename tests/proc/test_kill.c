@@ -97,6 +97,80 @@ await_text(struct rkv_session *session, const char *key, const char *want)
 		assert_string_equal(got, want);
 }
 
+/* ---- A dead server serves nobody once its port is free ---- */
+
+#define N_DEATHS 5
+
+struct port {
+	uint16_t number;
+	atomic_bool is_taken;
+};
+
+/* Takes the port as the next server would, as soon as it can. */
+static void *
+take_port(void *arg)
+{
+	struct port *port = arg;
+	const struct sockaddr_in addr = {.sin_family = AF_INET,
+					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+					 .sin_port = htons(port->number)};
+	const int on = 1;
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	for (;;) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+		bool is_taken = bind(fd, (const struct sockaddr *)&addr, sizeof(addr)) == 0 &&
+				listen(fd, 1) == 0;
+		close(fd);
+		if (is_taken)
+			break;
+		if (proc_deadline(0) > deadline)
+			return NULL;
+	}
+	atomic_store(&port->is_taken, true);
+	return NULL;
+}
+
+/* How many GETs that began when the port was free had an answer from the server that is dead. */
+static unsigned
+count_answers_of_the_dead(struct rkv_session *session, const struct port *port)
+{
+	unsigned n = 0;
+	char got[32];
+	for (;;) {
+		bool is_taken = atomic_load(&port->is_taken);
+		if (rkv_get(session, "key", 3, got, sizeof(got), NULL) != RKV_OK)
+			return n;
+		n += is_taken;
+	}
+}
+
+/* Or two servers' clients would not see each other's writes (proto/decisions, 1 and 6). */
+static void
+test_port_is_free_last(void **state)
+{
+	(void)state;
+	for (int i = 0; i < N_DEATHS; i++) {
+		struct rkv_client *client;
+		struct rkv_session *session;
+		pthread_t thread;
+		if (!server)
+			start_server(proc_free_port());
+		struct port port = {.number = server->port};
+		open_session(server->address, 500, &client, &session);
+		put_text(session, "key", "value");
+		assert_int_equal(pthread_create(&thread, NULL, take_port, &port), 0);
+		proc_signal(server->proc, SIGKILL);
+		unsigned n = count_answers_of_the_dead(session, &port);
+		pthread_join(thread, NULL);
+		assert_true(atomic_load(&port.is_taken));
+		assert_int_equal(n, 0);
+		rkv_session_close(session);
+		rkv_close(client);
+		kill_server();
+	}
+}
+
 /* ---- The server dies with a thousand operations in flight ---- */
 
 #define IN_FLIGHT 1000u
@@ -609,6 +683,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_port_is_free_last, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kill_server, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_restart_server, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stopped_client, setup, teardown),

@@ -115,6 +115,12 @@ bad_options_name_the_allowed_range(void **state)
 		{{"--listen", ""}, {"--listen"}},
 		{{"--listen", "7440"}, {"--listen 7440", "127.0.0.1:7440", "0.0.0.0:7440"}},
 		{{"--socket", ""}, {"--socket", "1 to 107"}},
+		{{"--fabric", "shm"}, {"--fabric shm", "verbs, soft or auto"}},
+		{{"--rdma-device", ""}, {"--rdma-device", "rdma link"}},
+		{{"--rdma-device", "rxe0/1"}, {"--rdma-device rxe0/1", "before the slash"}},
+		{{"--rdma-address", "10.0.0.1:70000"}, {"--rdma-address 10.0.0.1:70000"}},
+		{{"--rdma-address", "10.0.0.1,10.0.0.2"}, {"one address"}},
+		{{"--fabric=soft", "--rdma-device", "rxe0"}, {"--fabric soft uses no RDMA device"}},
 		{{"--config", ""}, {"--config", "path"}},
 		{{"--config", "/nonexistent/file"}, {"/nonexistent/file", "No such file"}},
 		{{"--poolsize", "1G"}, {"`--poolsize` is not an option"}},
@@ -273,6 +279,22 @@ the_ready_line_says_what_is_served(void **state)
 		 server->port, (int)server->proc->pid, server->port);
 	assert_string_equal(out, expected);
 	assert_int_equal(server_stop(server), 0);
+}
+
+/* A device that is asked for, and is not there, is never replaced by something else. */
+static void
+a_missing_device_is_named(void **state)
+{
+	static const struct {
+		const char *args[5];
+		const char *parts[4];
+	} cases[] = {
+		{{"--listen", "127.0.0.1:0", "--rdma-device", "no_such0"}, {"fabric verbs: "}},
+		{{"--listen", "127.0.0.1:0", "--rdma-address", "192.0.2.77"}, {"fabric verbs: "}},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		expect_exit(cases[i].args, 1, cases[i].parts);
 }
 
 static void
@@ -697,6 +719,7 @@ main(void)
 		cmocka_unit_test(the_sample_file_lists_every_option),
 		cmocka_unit_test(version_is_printed),
 		cmocka_unit_test(the_ready_line_says_what_is_served),
+		cmocka_unit_test(a_missing_device_is_named),
 		cmocka_unit_test(the_service_manager_is_told),
 		cmocka_unit_test(ipv6_is_served),
 		cmocka_unit_test(a_taken_port_is_named),

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,14 @@ assert_near(double found, double expected, double tolerance)
 {
 	if (found < expected - tolerance || found > expected + tolerance)
 		fail_msg("%.5f is not %.5f +- %.5f", found, expected, tolerance);
+}
+
+static void
+init_keys(struct gen_keys *keys, enum gen_distribution distribution, uint64_t first,
+	  uint64_t n_records, uint64_t n_spare)
+{
+	struct gen_choice choice = gen_choice(distribution);
+	gen_keys_init(keys, &choice, first, n_records, n_spare);
 }
 
 /* How often each of the first n numbers comes in DRAWS draws. */
@@ -88,6 +97,24 @@ test_key_names(void **state)
 	assert_name(UINT64_MAX, "user18446744073709551615");
 }
 
+/* All lengths, and all values of two digits in each place. */
+static void
+test_key_names_against_printf(void **state)
+{
+	struct gen_random random = seeded();
+	(void)state;
+	for (int i = 0; i < 200000; i++) {
+		unsigned long long number = gen_u64(&random) >> (i % 64);
+		char name[GEN_KEY_MAX];
+		char expected[GEN_KEY_MAX + 8];
+		snprintf(expected, sizeof(expected), "user%llu", number);
+		assert_name(number, expected);
+		snprintf(expected, sizeof(expected), "user%012llu", number);
+		assert_int_equal(gen_key_name_padded(name, number, 12), strlen(expected));
+		assert_memory_equal(name, expected, strlen(expected));
+	}
+}
+
 /* ---- Distributions ---- */
 
 static void
@@ -115,7 +142,7 @@ test_scrambled_ranks(void **state)
 	uint64_t n_second = 0;
 	uint64_t n_ten = 0;
 	(void)state;
-	gen_keys_init(&keys, GEN_ZIPFIAN, 0, 1000, 0);
+	init_keys(&keys, GEN_ZIPFIAN, 0, 1000, 0);
 	for (int i = 0; i < DRAWS; i++) {
 		uint64_t rank = gen_zipfian_next(&keys.zipfian, &random);
 		n_first += rank == 0;
@@ -133,7 +160,7 @@ test_hottest_keys(void **state)
 {
 	struct gen_keys keys;
 	(void)state;
-	gen_keys_init(&keys, GEN_ZIPFIAN, 0, 1000, 0);
+	init_keys(&keys, GEN_ZIPFIAN, 0, 1000, 0);
 	assert_int_equal(keys.n_choices, 1001);
 	uint32_t *counts = count_keys(&keys, 1000, 999);
 	assert_near((double)counts[144] / DRAWS, 0.0386, 0.0008);
@@ -150,7 +177,7 @@ test_scrambled_with_inserts(void **state)
 {
 	struct gen_keys keys;
 	(void)state;
-	gen_keys_init(&keys, GEN_ZIPFIAN, 0, 1000, 100);
+	init_keys(&keys, GEN_ZIPFIAN, 0, 1000, 100);
 	assert_int_equal(keys.n_choices, 1101);
 	uint32_t *counts = count_keys(&keys, 1101, 999);
 	free(counts);
@@ -169,7 +196,7 @@ test_uniform(void **state)
 	double chi_square = 0;
 	const double expected = DRAWS / 1000.0;
 	(void)state;
-	gen_keys_init(&keys, GEN_UNIFORM, 50, 1000, 0);
+	init_keys(&keys, GEN_UNIFORM, 50, 1000, 0);
 	uint32_t *counts = count_keys(&keys, 1050, 1049);
 	for (int i = 50; i < 1050; i++)
 		chi_square += (counts[i] - expected) * (counts[i] - expected) / expected;
@@ -183,7 +210,7 @@ test_latest(void **state)
 {
 	struct gen_keys keys;
 	(void)state;
-	gen_keys_init(&keys, GEN_LATEST, 0, 1000, 0);
+	init_keys(&keys, GEN_LATEST, 0, 1000, 0);
 	uint32_t *counts = count_keys(&keys, 1000, 999);
 	/* 999 items: zeta is 7.73, so the newest key has 12.9 % */
 	assert_near((double)counts[999] / DRAWS, 0.1294, 0.0015);
@@ -204,7 +231,7 @@ test_latest_small(void **state)
 	struct gen_random random = seeded();
 	struct gen_keys keys;
 	(void)state;
-	gen_keys_init(&keys, GEN_LATEST, 7, 1, 0);
+	init_keys(&keys, GEN_LATEST, 7, 1, 0);
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(gen_keys_next(&keys, &random, 7), 7);
 	for (uint64_t last = 8; last < 12; last++)
@@ -218,7 +245,7 @@ test_hotspot(void **state)
 	struct gen_keys keys;
 	uint64_t n_hot = 0;
 	(void)state;
-	gen_keys_init(&keys, GEN_HOTSPOT, 0, 1000, 0);
+	init_keys(&keys, GEN_HOTSPOT, 0, 1000, 0);
 	uint32_t *counts = count_keys(&keys, 1000, 999);
 	for (int i = 0; i < 200; i++)
 		n_hot += counts[i];
@@ -226,8 +253,48 @@ test_hotspot(void **state)
 	assert_near((double)counts[0] / DRAWS, 0.8 / 200, 0.0004);
 	assert_near((double)counts[999] / DRAWS, 0.2 / 800, 0.0001);
 	free(counts);
-	gen_keys_init(&keys, GEN_HOTSPOT, 0, 1, 0);
+	init_keys(&keys, GEN_HOTSPOT, 0, 1, 0);
 	free(count_keys(&keys, 1, 0));
+}
+
+/* 95 % of the draws are the newest 6/7 of the records; what is beyond the first key is redrawn. */
+static void
+test_exponential(void **state)
+{
+	struct gen_keys keys;
+	uint64_t n_newest = 0;
+	uint64_t n_half = 0;
+	(void)state;
+	init_keys(&keys, GEN_EXPONENTIAL, 0, 7000, 0);
+	uint32_t *counts = count_keys(&keys, 7000, 6999);
+	for (int i = 1000; i < 7000; i++)
+		n_newest += counts[i];
+	for (int i = 4000; i < 7000; i++)
+		n_half += counts[i];
+	double within = 1 - __builtin_pow(0.05, 7000 / 6000.0);
+	assert_near((double)n_newest / DRAWS, 0.95 / within, 0.001);
+	assert_near((double)n_half / DRAWS, (1 - __builtin_sqrt(0.05)) / within, 0.002);
+	free(counts);
+	counts = count_keys(&keys, 8000, 7999); /* the newest key moves on */
+	assert_true(counts[7999] > 0);
+	free(counts);
+}
+
+static void
+test_parameters(void **state)
+{
+	struct gen_choice choice = gen_choice(GEN_HOTSPOT);
+	struct gen_keys keys;
+	uint64_t n_hot = 0;
+	(void)state;
+	choice.hot_keys = 0.5;
+	choice.hot_operations = 0.1;
+	gen_keys_init(&keys, &choice, 0, 1000, 0);
+	uint32_t *counts = count_keys(&keys, 1000, 999);
+	for (int i = 0; i < 500; i++)
+		n_hot += counts[i];
+	assert_near((double)n_hot / DRAWS, 0.1, 0.002);
+	free(counts);
 }
 
 static void
@@ -253,9 +320,12 @@ workload_of(char letter, uint64_t n_records, uint64_t n_operations)
 	const struct workload_mix *mix = workload_find(letter);
 	assert_non_null(mix);
 	return (struct workload){
-		.mix = mix,
-		.distribution = mix->distribution,
+		.mix = *mix,
+		.choice = gen_choice(mix->distribution),
+		.sizes = {SIZES_FIXED, 100},
+		.n_digits = 1,
 		.n_records = n_records,
+		.next_insert = n_records,
 		.n_operations = n_operations,
 		.seed = 1,
 	};
@@ -266,37 +336,41 @@ static void
 test_load_counts(void **state)
 {
 	struct workload workload = workload_of('a', 100, 1);
-	struct workload_sources *sources = workload_load(&workload, 3);
+	struct sources *sources = workload_load(&workload, 3);
 	const int expected[] = {34, 33, 33};
 	bool seen[100] = {false};
 	(void)state;
 	assert_non_null(sources);
 	for (uint32_t thread = 0; thread < 3; thread++) {
-		struct source *source = workload_source(sources, thread);
+		struct source *source = sources->of(sources, thread);
 		struct source_task task;
 		int n = 0;
 		while (source->next(source, &task) == SOURCE_TASK) {
 			assert_int_equal(task.op, SOURCE_INSERT);
-			assert_in_range(task.key, 0, 99);
-			assert_false(seen[task.key]);
-			seen[task.key] = true;
+			assert_in_range(task.number, 0, 99);
+			assert_false(seen[task.number]);
+			seen[task.number] = true;
 			n++;
 		}
 		assert_int_equal(n, expected[thread]);
 	}
-	workload_sources_destroy(sources);
+	sources->destroy(sources);
 }
 
 /* Draws all operations, thread by thread; each ends at once. Returns how many there were. */
 static uint64_t
 run_all(const struct workload *workload, uint32_t n_threads, uint64_t counts[SOURCE_OPS])
 {
-	struct workload_sources *sources = workload_run(workload, n_threads);
+	struct inserts *inserts = inserts_create(workload->next_insert);
+	struct sources *sources =
+		workload_run(workload, workload->n_operations, 0, inserts, n_threads);
 	uint64_t n = 0;
+	assert_non_null(inserts);
 	assert_non_null(sources);
+	assert_int_equal(sources->n_operations, workload->n_operations);
 	memset(counts, 0, SOURCE_OPS * sizeof(counts[0]));
 	for (uint32_t thread = 0; thread < n_threads; thread++) {
-		struct source *source = workload_source(sources, thread);
+		struct source *source = sources->of(sources, thread);
 		struct source_task task;
 		while (source->next(source, &task) == SOURCE_TASK) {
 			source->done(source, &task, true);
@@ -305,7 +379,8 @@ run_all(const struct workload *workload, uint32_t n_threads, uint64_t counts[SOU
 		}
 		assert_int_equal(source->next(source, &task), SOURCE_END);
 	}
-	workload_sources_destroy(sources);
+	sources->destroy(sources);
+	inserts_destroy(inserts);
 	return n;
 }
 
@@ -335,13 +410,100 @@ test_mixes(void **state)
 		double sum = 0;
 		assert_int_equal(run_all(&workload, 3, counts), 100000);
 		for (int op = 0; op < SOURCE_OPS; op++) {
-			double share = workload.mix->shares[op];
+			double share = workload.mix.shares[op];
 			sum += share;
 			assert_near((double)counts[op] / 100000, share, 0.005);
 			assert_true(share > 0 || counts[op] == 0);
 		}
 		assert_near(sum, 1, 1e-12);
 	}
+}
+
+/* insertstart, insertcount, recordcount: keys are chosen from a part, inserts follow all. */
+static void
+test_part_of_the_records(void **state)
+{
+	struct workload workload = workload_of('d', 100, 5000);
+	struct inserts *inserts = inserts_create(1000);
+	uint64_t next = 1000;
+	(void)state;
+	workload.first = 300;
+	workload.choice.distribution = GEN_UNIFORM;
+	struct sources *sources = workload_run(&workload, 5000, 0, inserts, 1);
+	assert_non_null(sources);
+	struct source *source = sources->of(sources, 0);
+	struct source_task task;
+	while (source->next(source, &task) == SOURCE_TASK) {
+		if (task.op == SOURCE_INSERT)
+			assert_int_equal(task.number, next++);
+		else
+			assert_in_range(task.number, 300, 399);
+		source->done(source, &task, true);
+	}
+	assert_true(next > 1000);
+	sources->destroy(sources);
+	inserts_destroy(inserts);
+}
+
+/* The tasks of a run: names by hash or by number, and the lengths that go with them. */
+static void
+test_tasks(void **state)
+{
+	struct workload workload = workload_of('c', 1000, 1000);
+	struct inserts *inserts = inserts_create(1000);
+	(void)state;
+	for (int way = 0; way < 3; way++) {
+		workload.is_ordered = way == 1;
+		workload.n_digits = way == 1 ? 8 : 1;
+		workload.sizes.kind = way == 2 ? SIZES_ETC : SIZES_FIXED;
+		struct sources *sources = workload_run(&workload, 1000, 0, inserts, 1);
+		struct source *source = sources->of(sources, 0);
+		struct source_task task;
+		while (source->next(source, &task) == SOURCE_TASK) {
+			char expected[64];
+			uint64_t name = way == 1 ? task.number : gen_fnvhash64(task.number);
+			snprintf(expected, sizeof(expected), way == 1 ? "user%08llu" : "user%llu",
+				 (unsigned long long)name);
+			assert_true(task.name == name);
+			assert_true(task.value_len == sizes_value(&workload.sizes, task.number));
+			if (way < 2)
+				assert_int_equal(task.key_len, strlen(expected));
+			if (way < 2)
+				assert_memory_equal(task.key, expected, task.key_len);
+			else
+				assert_int_equal(task.key_len, sizes_etc_key(task.number));
+		}
+		sources->destroy(sources);
+	}
+	inserts_destroy(inserts);
+}
+
+/* ---- Lengths ---- */
+
+/* The laws of ETC's lengths where they can be solved by hand, and the lengths that follow. */
+static void
+test_etc(void **state)
+{
+	const struct sizes etc = {.kind = SIZES_ETC};
+	uint64_t n_short_keys = 0;
+	uint64_t n_short_values = 0;
+	uint64_t n_long_values = 0;
+	(void)state;
+	assert_near(sizes_etc_key_law(__builtin_exp(-1)), 30.7984, 1e-9);
+	assert_near(sizes_etc_key_law(0.5), 33.8492, 0.001);
+	assert_near(sizes_etc_value_law(0), 15, 1e-9);
+	assert_near(sizes_etc_value_law(0.5), 183.1408, 0.001);
+	assert_near(sizes_etc_value_law(0.99), 2460.923, 0.01);
+	for (uint64_t i = 0; i < DRAWS; i++) {
+		n_short_keys += sizes_etc_key(i) < 34;
+		n_short_values += sizes_value(&etc, i) < 183;
+		n_long_values += sizes_value(&etc, i) > 2460;
+		assert_true(sizes_value(&etc, i) <= sizes_value_max(&etc));
+	}
+	assert_near((double)n_short_keys / DRAWS, 0.5062, 0.003);
+	assert_near((double)n_short_values / DRAWS, 0.5, 0.003);
+	assert_near((double)n_long_values / DRAWS, 0.01, 0.0004);
+	assert_int_equal(sizes_value(&(struct sizes){SIZES_FIXED, 77}, 5), 77);
 }
 
 /* ---- Inserts ---- */
@@ -479,22 +641,24 @@ static void
 test_latest_waits_for_acknowledgement(void **state)
 {
 	struct workload workload = workload_of('d', 1000, 20000);
-	struct workload_sources *sources = workload_run(&workload, 1);
-	struct source *source = workload_source(sources, 0);
+	struct inserts *inserts = inserts_create(1000);
+	struct sources *sources = workload_run(&workload, 20000, 0, inserts, 1);
+	struct source *source = sources->of(sources, 0);
 	struct source_task task, first_insert = {0};
 	uint64_t n_inserts = 0;
 	(void)state;
 	while (source->next(source, &task) == SOURCE_TASK) {
 		if (task.op != SOURCE_INSERT)
-			assert_in_range(task.key, 1, 999);
+			assert_in_range(task.number, 1, 999);
 		else if (n_inserts++ == 0)
 			first_insert = task; /* never ends */
 		else
 			source->done(source, &task, true);
 	}
-	assert_int_equal(first_insert.key, 1000);
+	assert_int_equal(first_insert.number, 1000);
 	assert_in_range(n_inserts, 800, 1200);
-	workload_sources_destroy(sources);
+	sources->destroy(sources);
+	inserts_destroy(inserts);
 }
 
 /* ---- Values ---- */
@@ -562,6 +726,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fnvhash64),
 		cmocka_unit_test(test_key_names),
+		cmocka_unit_test(test_key_names_against_printf),
 		cmocka_unit_test(test_zeta),
 		cmocka_unit_test(test_scrambled_ranks),
 		cmocka_unit_test(test_hottest_keys),
@@ -570,10 +735,15 @@ main(void)
 		cmocka_unit_test(test_latest),
 		cmocka_unit_test(test_latest_small),
 		cmocka_unit_test(test_hotspot),
+		cmocka_unit_test(test_exponential),
+		cmocka_unit_test(test_parameters),
 		cmocka_unit_test(test_streams_differ),
 		cmocka_unit_test(test_load_counts),
 		cmocka_unit_test(test_run_counts),
 		cmocka_unit_test(test_mixes),
+		cmocka_unit_test(test_part_of_the_records),
+		cmocka_unit_test(test_tasks),
+		cmocka_unit_test(test_etc),
 		cmocka_unit_test(test_inserts_in_order),
 		cmocka_unit_test(test_inserts_that_fail),
 		cmocka_unit_test(test_inserts_window),

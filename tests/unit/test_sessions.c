@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Sessions and stamps without sockets: G, its holder, lingering, slots, serials. [STAMP], [DEAD] */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -407,16 +410,93 @@ an_idle_holder_never_took_the_pool(void **state)
 	tick(f, 1);
 	idle = join(f, 1);
 	tick(f, SESSIONS_LAG_MAX);
-	assert_null(sessions_idle_holder(&f->s));
+	assert_null(sessions_stalled(&f->s, SESSIONS_LAG_MAX));
 	tick(f, 1);
-	assert_ptr_equal(sessions_idle_holder(&f->s), &f->owner[1]); /* nor if one holds G more */
+	/* nor if one holds G more */
+	assert_ptr_equal(sessions_stalled(&f->s, SESSIONS_LAG_MAX), idle);
+	assert_null(sessions_stalled(&f->s, SESSIONS_LAG_MAX + 1));
 	sessions_announce(&f->s, idle, FIRST_STAMP + 2);
-	assert_null(sessions_idle_holder(&f->s));
+	assert_null(sessions_stalled(&f->s, SESSIONS_LAG_MAX));
 	tick(f, 1);
 	sessions_announce(&f->s, slow, f->s.newest);
-	assert_ptr_equal(sessions_idle_holder(&f->s), &f->owner[1]);
+	assert_ptr_equal(sessions_stalled(&f->s, SESSIONS_LAG_MAX), idle);
 	sessions_process_gone(&f->s, &f->owner[1]);
-	assert_null(sessions_idle_holder(&f->s));
+	assert_null(sessions_stalled(&f->s, SESSIONS_LAG_MAX));
+}
+
+/* ---- Peers ---- */
+
+static struct session *
+admit(struct fixture *f, int owner, const struct session *session, const char *refusal)
+{
+	const char *reason = "";
+	struct session *admitted =
+		sessions_admit(&f->s, &f->owner[owner], session->slot, session->serial, &reason);
+	if (refusal)
+		assert_non_null(strstr(reason, refusal));
+	return admitted;
+}
+
+/* One connection for every JOIN or RELINK that is answered, and none without. */
+static void
+a_session_is_due_one_peer(void **state)
+{
+	struct fixture *f = *state;
+	struct session *session = join(f, 0);
+	assert_null(admit(f, 0, session, "since its last JOIN"));
+	sessions_expect(session);
+	assert_ptr_equal(admit(f, 0, session, NULL), session);
+	assert_null(admit(f, 0, session, "since its last JOIN"));
+	sessions_expect(session); /* RELINK, and again before anybody came */
+	sessions_expect(session);
+	assert_ptr_equal(admit(f, 0, session, NULL), session);
+	assert_null(admit(f, 0, session, "since its last JOIN"));
+}
+
+static void
+only_a_living_session_of_that_client_is_admitted(void **state)
+{
+	struct fixture *f = *state;
+	struct session *session = join(f, 0);
+	const char *reason;
+	sessions_expect(session);
+	uint32_t serial = session->serial;
+	assert_null(admit(f, 1, session, "no such session"));
+	assert_null(sessions_admit(&f->s, &f->owner[0], session->slot, serial + 1, &reason));
+	assert_null(sessions_admit(&f->s, &f->owner[0], 0, 0, &reason));
+	assert_null(sessions_admit(&f->s, &f->owner[0], UINT32_MAX, serial, &reason));
+	sessions_end(&f->s, session, true);
+	assert_null(sessions_admit(&f->s, &f->owner[0], session->slot, serial, &reason));
+	sweep(f);
+	/* What the last one in the slot was due is not the next one's. */
+	f->s.last_slot = session->slot - 1;
+	struct session *next = join(f, 0);
+	assert_ptr_equal(next, session);
+	assert_null(admit(f, 0, next, "since its last JOIN"));
+}
+
+/* A session of which something may still land cannot end, [DEAD]. */
+static void
+a_session_with_a_peer_cannot_end(void **state)
+{
+	struct fixture *f = *state;
+	struct session *session = join(f, 0);
+	static char peer;
+	int status;
+	session->peer = (void *)&peer;
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		signal(SIGABRT, SIG_DFL); /* cmocka's handler is the parent's */
+		close(STDERR_FILENO);
+		sessions_end(&f->s, session, true);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	session->peer = NULL;
+	sessions_end(&f->s, session, true);
+	assert_int_equal(f->s.n_ending, 1);
 }
 
 int
@@ -442,6 +522,9 @@ main(void)
 		TEST(a_former_session_is_named_by_who_may),
 		TEST(a_session_is_found_by_its_attempt),
 		TEST(an_idle_holder_never_took_the_pool),
+		TEST(a_session_is_due_one_peer),
+		TEST(only_a_living_session_of_that_client_is_admitted),
+		TEST(a_session_with_a_peer_cannot_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

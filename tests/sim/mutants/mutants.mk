@@ -32,7 +32,7 @@ define mutant
 $(O)/mutants/$(1)/test_store: $(call mutant_objects,$(1)) $(call mutant_others,$(1)) \
 	$(O)/obj/client.a $(O)/obj/common.a
 	@$$(say) LINK $$@
-	$$(Q)$$(link) $$^ $$(cmocka_LIBS) $$(uring_LIBS) -lm
+	$$(Q)$$(link) $$^ $$(cmocka_LIBS) $$(libraries_LIBS) -lm
 endef
 $(foreach m,$(mutant_names),$(eval $(call mutant,$(m))))
 -include $(foreach m,$(mutant_names),$(patsubst %.o,%.d,$(call mutant_objects,$(m))))

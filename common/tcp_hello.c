@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* See tcp_hello.h. */
+#include "common/tcp_hello.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/err.h"
+#include "common/net.h"
+
+union answer {
+	struct wire_tcp_header header;
+	struct wire_tcp_accept accept;
+	struct wire_tcp_reject reject;
+};
+
+static int
+fail(char reason[TCP_REASON_MAX], int code, const char *sentence)
+{
+	snprintf(reason, TCP_REASON_MAX, "%s", sentence);
+	return code;
+}
+
+static int
+receive(int fd, void *bytes, size_t len, int64_t deadline_ns, char reason[TCP_REASON_MAX])
+{
+	for (size_t n_got = 0; n_got < len;) {
+		int rc = net_wait(fd, POLLIN, deadline_ns);
+		if (rc)
+			return fail(reason, rc,
+				    "connected, but the server did not answer the hello of the "
+				    "data connection in time");
+		ssize_t n = recv(fd, (char *)bytes + n_got, len - n_got, 0);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (n <= 0)
+			return fail(reason, ERR_CONN, "the server closed the data connection");
+		n_got += (size_t)n;
+	}
+	return 0;
+}
+
+/* What a server says to people: only text gets through. */
+static void
+copy_text(char *to, size_t to_len, const char *text, size_t len)
+{
+	size_t i = 0;
+	for (; i < len && i + 1 < to_len && text[i]; i++)
+		to[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+	to[i] = '\0';
+}
+
+static int
+take_answer(const union answer *answer, struct wire_tcp_accept *ret_accept,
+	    char reason[TCP_REASON_MAX])
+{
+	const struct wire_tcp_accept *accept = &answer->accept;
+	if (answer->header.type == WIRE_TCP_REJECT) {
+		int code = answer->reject.code;
+		copy_text(reason, TCP_REASON_MAX, answer->reject.reason,
+			  sizeof(answer->reject.reason));
+		return (code < 0 && code >= ERR_NOMEM) || code == ERR_AGAIN ? code : ERR_CORRUPT;
+	}
+	if (accept->batch_max < FAB_BATCH_MAX || accept->base != 0 || accept->reserved != 0)
+		return fail(reason, ERR_CORRUPT,
+			    "the server accepted the data connection on terms that this client "
+			    "does not know");
+	*ret_accept = *accept;
+	return 0;
+}
+
+static int
+exchange(int fd, const struct wire_tcp_hello *hello, int64_t deadline_ns,
+	 struct wire_tcp_accept *ret_accept, char reason[TCP_REASON_MAX])
+{
+	union answer answer;
+	/* If this fails the server has hung up, and may have said why. */
+	(void)!send(fd, hello, sizeof(*hello), MSG_NOSIGNAL);
+	int rc = receive(fd, &answer.header, sizeof(answer.header), deadline_ns, reason);
+	if (rc)
+		return rc;
+	const struct wire_tcp_header *header = &answer.header;
+	bool is_accept = header->type == WIRE_TCP_ACCEPT && header->version == WIRE_VERSION &&
+			 header->len == sizeof(answer.accept);
+	bool is_reject = header->type == WIRE_TCP_REJECT && header->len == sizeof(answer.reject);
+	if (header->magic != WIRE_TCP_MAGIC || (!is_accept && !is_reject))
+		return fail(reason, ERR_CORRUPT,
+			    "the server answered the hello of the data connection with something "
+			    "else");
+	rc = receive(fd, (char *)&answer + sizeof(*header), header->len - sizeof(*header),
+		     deadline_ns, reason);
+	return rc ? rc : take_answer(&answer, ret_accept, reason);
+}
+
+static int
+parse_address(const struct fab_offer *offer, struct net_address *ret_address,
+	      char reason[TCP_REASON_MAX])
+{
+	char text[sizeof(offer->tcp_address) + 1] = "";
+	unsigned n;
+	memcpy(text, offer->tcp_address, sizeof(offer->tcp_address));
+	int rc = net_parse(text, 0, ret_address, 1, &n, reason);
+	if (!rc && (n != 1 || ret_address->port == 0))
+		rc = fail(reason, ERR_INVALID, "the offer names no port for data connections");
+	return rc;
+}
+
+int
+tcp_hello_connect(const struct fab_offer *offer, const struct fab_ticket *ticket,
+		  int64_t deadline_ns, int *ret_fd, struct wire_tcp_accept *ret_accept,
+		  char reason[TCP_REASON_MAX])
+{
+	struct net_address address;
+	int fd;
+	struct wire_tcp_hello hello = {
+		.header = {.magic = WIRE_TCP_MAGIC,
+			   .version = WIRE_VERSION,
+			   .type = WIRE_TCP_HELLO,
+			   .len = sizeof(hello)},
+		.request = {.magic = WIRE_CM_MAGIC,
+			    .version = WIRE_VERSION,
+			    .session_slot = ticket ? ticket->session_slot : 0,
+			    .serial = ticket ? ticket->serial : 0},
+	};
+	memcpy(hello.request.token, offer->token, sizeof(hello.request.token));
+	int rc = parse_address(offer, &address, reason);
+	if (!rc)
+		rc = net_connect(&address, deadline_ns, &fd, reason);
+	if (rc)
+		return rc;
+	rc = exchange(fd, &hello, deadline_ns, ret_accept, reason);
+	if (rc)
+		close(fd);
+	else
+		*ret_fd = fd;
+	return rc;
+}

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Two Soft-RoCE devices with a wire between them that is cut, in a virtual machine. (timeout: 500)
+. tests/lib.sh
+. tests/vm/vm.sh
+
+vm_test two_devices tests/vm/test_wire
+finish
