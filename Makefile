@@ -75,12 +75,12 @@ endif
 hardening += -fstack-protector-strong
 
 goals := $(or $(MAKECMDGOALS),all)
-goals_without_libraries := help listed clean distclean deps test test-vm demo bench format format-check \
-	lint model
+goals_without_libraries := help listed clean distclean deps test test-vm demo bench format \
+	format-check lint model
 ifneq ($(filter-out $(goals_without_libraries),$(goals)),)
 need = $(if $(shell $(PKG_CONFIG) $(1) $(2) && echo yes),,$(error $(2) $(3) is missing: run \
 	"deploy/deps.sh build test", or install its development package and pkg-config))
-$(call need,--atleast-version=2.2,liburing,(version 2.2 or later))
+$(call need,--atleast-version=2.3,liburing,(version 2.3 or later))
 $(call need,--exists,libxxhash,(its header))
 $(call need,--atleast-version=1.11,libibverbs,(rdma-core 32 or later))
 $(call need,--exists,librdmacm,(rdma-core))

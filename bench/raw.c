@@ -11,8 +11,8 @@
  *   | block 0 | block 1 | ... | word 0 . . | word 1 . . | ... | entry 0 | entry 1 | ...
  *
  * A block has the length that the record's would have: 40 bytes of header, key and value. It is
- * written as long as it is, and read in whole granules of 64. Words lie 16 bytes apart, as in an index that is half full. A CAS expects what is
- * there (0), and puts 0.
+ * written as long as it is, and read in whole granules of 64. Words lie 16 bytes apart, as in an
+ * index that is half full. A CAS expects what is there (0), and puts 0.
  */
 #include "bench/raw.h"
 
@@ -32,6 +32,7 @@
 #define VALUE_MAX (UINT64_C(1) << 30)
 #define OPS_MAX 3
 #define POLL_MAX 64
+#define WAIT_NS INT64_C(100000) /* between two looks while nothing lands, as in librkv */
 
 const char *const raw_kind_names[RAW_KINDS] = {
 	[RAW_READ] = "read", [RAW_WRITE] = "write", [RAW_CAS] = "cas",
@@ -291,7 +292,7 @@ poll(struct target_session *session, struct rkv_request **done, int max, uint32_
 		return 0; /* nothing is in flight */
 	unsigned n = fab_poll(self->ep, landed, n_max);
 	if (n == 0 && timeout_ms > 0) {
-		fab_wait(self->ep, clock_now_ns() + timeout_ms * CLOCK_NS_PER_MS);
+		fab_wait(self->ep, clock_now_ns() + WAIT_NS);
 		n = fab_poll(self->ep, landed, n_max);
 	}
 	for (unsigned i = 0; i < n; i++)

@@ -93,6 +93,13 @@ write_curve(FILE *script, int number, const struct histogram *latency_ns)
 }
 
 static void
+add_curve(FILE *script, int number, const char *name, const char *line, const char *what)
+{
+	fprintf(script, "%s $curve%d with lines %s title '%s%s'", number == 0 ? "plot" : ",",
+		number, line, name, what);
+}
+
+static void
 plot_latencies(FILE *script, const struct options *options, const struct tally *tally)
 {
 	int n = 0;
@@ -103,18 +110,16 @@ plot_latencies(FILE *script, const struct options *options, const struct tally *
 			write_curve(script, n++, &tally->op[op].intended_ns);
 	}
 	begin_picture(script, options, "latency");
-	fprintf(script,
-		"set logscale xy\nset ylabel 'latency, us'\nset xlabel 'percentile'\n"
-		"set xtics ('50' 2, '90' 10, '99' 100, '99.9' 1e3, '99.99' 1e4, "
-		"'99.999' 1e5, '99.9999' 1e6)\nset key below\nset rmargin 4\nplot 1/0 notitle");
+	fprintf(script, "set logscale xy\nset ylabel 'latency, us'\nset xlabel 'percentile'\n"
+			"set xtics ('50' 2, '90' 10, '99' 100, '99.9' 1e3, '99.99' 1e4, "
+			"'99.999' 1e5, '99.9999' 1e6)\nset key below\nset rmargin 4\n");
 	n = 0;
 	for (int op = 0; op < SOURCE_OPS; op++) {
 		const char *name = report_op_name(options, op);
 		if (tally->op[op].latency_ns.n > 0)
-			fprintf(script, ", $curve%d with lines lw 2 title '%s'", n++, name);
+			add_curve(script, n++, name, "lw 2", "");
 		if (tally->op[op].intended_ns.n > 0)
-			fprintf(script, ", $curve%d with lines dt 2 lw 2 title '%s, as intended'",
-				n++, name);
+			add_curve(script, n++, name, "dt 2 lw 2", ", as intended");
 	}
 	fprintf(script, "\n");
 }

@@ -46,9 +46,9 @@ struct source {
 	void (*done)(struct source *source, const struct source_task *task, bool ok);
 };
 
-/* The sources of all threads of all processes; made before the processes are. */
+/* The sources of all threads of all processes, which are forked later. Aligned as they are. */
 struct sources {
-	uint64_t n_operations; /* of all together */
+	_Alignas(64) uint64_t n_operations; /* of all together */
 	struct source *(*of)(struct sources *sources, uint32_t thread);
 	void (*destroy)(struct sources *sources);
 };

@@ -117,6 +117,20 @@ exchange(struct channel *channel, const unsigned char boot_id[WIRE_BOOT_ID_LEN],
 
 /* ---- The region ---- */
 
+/* While the fabric works for a hello, in the hello's thread: where its complaint goes to. */
+static _Thread_local char *hearing;
+
+/* The log of the verbs fabric, which knows causes and remedies. */
+static void
+hear(void *arg, int level, const char *line)
+{
+	struct rkv_client *client = arg;
+	if (hearing && !hearing[0] && level <= LOG_WARN)
+		snprintf(hearing, NET_REASON_MAX, "%s", line);
+	else
+		log_line(&client->log, (enum log_level)level, "%s", line);
+}
+
 enum kind { KIND_NONE, KIND_SHM, KIND_VERBS };
 
 static const char *const kind_names[] = {[KIND_SHM] = "shm", [KIND_VERBS] = "verbs"};
@@ -151,42 +165,21 @@ open_fabric(struct rkv_client *client, enum kind kind, char reason[NET_REASON_MA
 	}
 	if (client->fab)
 		return 0;
-	int rc = kind == KIND_VERBS ? verbs_open_fabric(&client->log, &client->fab)
+	client->fabric_log = (struct log){.sink = hear, .arg = client, .max_level = LOG_DEBUG};
+	int rc = kind == KIND_VERBS ? verbs_open_fabric(&client->fabric_log, &client->fab)
 				    : shm_open_fabric(&client->fab);
 	if (rc)
 		snprintf(reason, NET_REASON_MAX, "no memory is left to open the fabric");
 	return rc;
 }
 
-/* What fab_region_open or fab_connect returned, as a sentence; the fabric has logged another. */
+/* The verbs fabric has said it, and reason is set, unless it did its part. */
 static void
 explain_verbs(int rc, const char *address, char reason[NET_REASON_MAX])
 {
-	switch (rc) {
-	case ERR_TIMEOUT:
-		snprintf(reason, NET_REASON_MAX,
-			 "the RDMA address %s did not answer in time: is it reachable from an RDMA "
-			 "device of this machine?",
-			 address);
-		break;
-	case ERR_NOMEM:
-		snprintf(reason, NET_REASON_MAX,
-			 "no memory for an RDMA connection to %s: raise the limit of locked memory "
-			 "(ulimit -l), or open fewer sessions",
-			 address);
-		break;
-	case ERR_PERM:
-		snprintf(reason, NET_REASON_MAX,
-			 "no RDMA connection to %s: this process may not use the device "
-			 "(/dev/infiniband), or the server did not admit it",
-			 address);
-		break;
-	default:
-		snprintf(reason, NET_REASON_MAX,
-			 "no RDMA connection to %s: this machine needs an RDMA device from which "
-			 "that address can be reached",
-			 address);
-	}
+	if (!reason[0])
+		snprintf(reason, NET_REASON_MAX, "cannot read the superblock of the pool at %s%s",
+			 address, rc == ERR_TIMEOUT ? " in time" : "");
 }
 
 /* What fab_region_open returned, as a sentence. */
@@ -350,9 +343,13 @@ shake_hands(struct rkv_client *client, struct channel *channel, int64_t deadline
 	if (!rc)
 		rc = open_fabric(client, kind_of(&w, boot_id), reason);
 	if (!rc)
+		reason[0] = '\0';
+	hearing = reason;
+	if (!rc)
 		rc = open_region(client, &w, deadline_ns, &hello.region, reason);
 	if (!rc)
 		rc = read_superblock(hello.region, &w, deadline_ns, &hello.layout, reason);
+	hearing = NULL;
 	if (rc) {
 		fab_region_close(hello.region);
 		return rc;

@@ -766,16 +766,20 @@ choose_empty(const struct rkv_session *s, const struct op *op, struct place *ret
 	return false;
 }
 
-/* Is some slot's word about to go? */
+/* A tentative word, of whatever key: its slot is about to be empty, or to be taken for good. */
 static bool
-has_tentative_word(const struct op *op)
+find_tentative(const struct rkv_session *s, const struct op *op, struct place *ret_place)
 {
 	for (uint32_t b = 0; b < 2; b++)
 		for (uint32_t i = 0; i < LAYOUT_COMBINED_SLOTS; i++) {
 			uint64_t word = op->scratch->bucket[b][i / LAYOUT_BUCKET_SLOTS]
 						.slot[i % LAYOUT_BUCKET_SLOTS];
-			if (word != 0 && slot_state(word) == SLOT_TENTATIVE)
-				return true;
+			if (word == 0 || slot_state(word) != SLOT_TENTATIVE ||
+			    !layout_block_in_range(&s->link.layout, word)) /* [RANGE] */
+				continue;
+			*ret_place = (struct place){op->bucket_off[b] + layout_slot_in_combined(i),
+						    word};
+			return true;
 		}
 	return false;
 }
@@ -800,6 +804,25 @@ tentative_ns(const struct op *op)
 	return base << (op->n_rivals < BACKOFF_DOUBLINGS ? op->n_rivals : BACKOFF_DOUBLINGS);
 }
 
+/* Looks again, until the rival's word is gone or its time is over. */
+static void
+await_rival(struct rkv_session *s, struct op *op)
+{
+	find_again(op, FIND_LOOK);
+	if (try_again(s, op))
+		mutate_run(s, op);
+}
+
+static void
+set_rival(struct rkv_session *s, struct op *op, struct place rival, bool is_in_the_way)
+{
+	op->rival = rival;
+	op->rival_is_in_the_way = is_in_the_way;
+	op->rival_until_ns = fab_now(s->link.fab) + tentative_ns(op);
+	op->n_rivals++;
+	await_rival(s, op);
+}
+
 /*
  * [I3] A tentative word of the same key goes first. While the very same word stays, wait; after
  * T_TENT kill it, which is always safe. True: it is gone, go on.
@@ -814,9 +837,7 @@ rival_is_gone(struct rkv_session *s, struct op *op)
 		return true;
 	}
 	if (fab_now(s->link.fab) < op->rival_until_ns) {
-		find_again(op, FIND_LOOK);
-		if (try_again(s, op))
-			mutate_run(s, op);
+		await_rival(s, op);
 		return false;
 	}
 	batch_cas(s, op, op->rival.off, op->rival.word,
@@ -847,21 +868,33 @@ is_strict(const struct rkv_session *s)
 	return s->client->options.strict_insert;
 }
 
+/*
+ * No slot is empty. Whoever has a tentative word gives its slot up soon, takes it for good, or is
+ * no more. The server's scrubber cannot see to that while we wait, for we hold the stamp that it
+ * waits for: so such a word, of whatever key, is a rival like one of the same key, [I3].
+ */
+static void
+insert_crowded(struct rkv_session *s, struct op *op)
+{
+	struct place place;
+	if (find_tentative(s, op, &place))
+		set_rival(s, op, place, true);
+	else
+		finish(s, op, ERR_INDEX_FULL);
+}
+
 /* [I1] Both buckets have landed and the key is absent. */
 static void
 insert_post(struct rkv_session *s, struct op *op)
 {
 	op->step = STEP_INSERT;
+	bool has_room = choose_empty(s, op, &op->own);
+	if (has_room && op->rival_is_in_the_way)
+		op->rival.off = 0;
 	if (!rival_is_gone(s, op))
 		return;
-	if (!choose_empty(s, op, &op->own)) {
-		if (!has_tentative_word(op)) {
-			finish(s, op, ERR_INDEX_FULL);
-			return;
-		}
-		find_again(op, FIND_LOOK);
-		if (try_again(s, op))
-			mutate_run(s, op);
+	if (!has_room) {
+		insert_crowded(s, op);
 		return;
 	}
 	if (!batch_write_block(s, op, op->own.word))
@@ -1021,12 +1054,7 @@ withdrawn(struct rkv_session *s, struct op *op)
 		here(s, op);
 		return;
 	}
-	op->rival = op->entry;
-	op->rival_until_ns = fab_now(s->link.fab) + tentative_ns(op);
-	op->n_rivals++;
-	find_again(op, FIND_LOOK);
-	if (try_again(s, op))
-		mutate_run(s, op);
+	set_rival(s, op, op->entry, false);
 }
 
 static void

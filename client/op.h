@@ -136,8 +136,9 @@ struct op {
 	/* INSERT */
 	struct place own; /* the slot taken, and the empty word it held */
 	bool has_tentative;
-	bool goes_to_update; /* withdraws for a committed word; else to let a rival go first */
-	struct place rival;  /* a tentative word of the same key that goes first; off 0: none */
+	bool goes_to_update;      /* withdraws for a committed word; else to let a rival go first */
+	bool rival_is_in_the_way; /* whoever's key it is: it takes the only place that is left */
+	struct place rival;       /* a tentative word that goes first; off 0: none */
 	int64_t rival_until_ns;
 	uint32_t n_rivals;
 	int64_t posted_ns;

@@ -8,9 +8,10 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
@@ -33,9 +34,31 @@
 
 /* ---- Channels, ids, events ---- */
 
+/*
+ * librdmacm opens a device once for the life of the process, and the kernel takes commands for it
+ * only from the process that opened it, not from its forked children.
+ */
+static int
+check_process(char reason[VERBS_REASON_MAX])
+{
+	static _Atomic pid_t user;
+	pid_t self = getpid(), found = 0;
+	if (atomic_compare_exchange_strong_explicit(&user, &found, self, memory_order_relaxed,
+						    memory_order_relaxed) ||
+	    found == self)
+		return 0;
+	snprintf(reason, VERBS_REASON_MAX,
+		 "this process was forked by one that used RDMA before, and the kernel lets no "
+		 "child use its parent's devices: fork first, or exec in the child");
+	return ERR_PERM;
+}
+
 int
 cm_channel_create(struct rdma_event_channel **ret_channel, char reason[VERBS_REASON_MAX])
 {
+	int r = check_process(reason);
+	if (r)
+		return r;
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	if (!channel) {
 		int error = errno;
@@ -46,7 +69,7 @@ cm_channel_create(struct rdma_event_channel **ret_channel, char reason[VERBS_REA
 	int flags = fcntl(channel->fd, F_GETFL);
 	if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) ||
 	    fcntl(channel->fd, F_SETFD, FD_CLOEXEC)) {
-		int r = verbs_explain(errno, "set up an event channel of rdma_cm", reason);
+		r = verbs_explain(errno, "set up an event channel of rdma_cm", reason);
 		rdma_destroy_event_channel(channel);
 		return r;
 	}

@@ -4,9 +4,9 @@
  * client's CPU, on tcp a responder thread of the server; both may work on one region at a time.
  *
  * ORDER (proto/ORDERING.md). The caller executes the operations of a connection in program order,
- * from one thread at a time. CAS and FAA are seq_cst and a full fence follows, so that a READ behind
- * them samples after them in the order of all atomics, and a WRITE before them is seen by whoever
- * sees them, [PUBLISH], [VISIBLE], also on ARM64. Aligned words of a READ or WRITE of up to
+ * from one thread at a time. CAS and FAA are seq_cst and a full fence follows, so that a READ
+ * behind them samples after them in the order of all atomics, and a WRITE before them is seen by
+ * whoever sees them, [PUBLISH], [VISIBLE], also on ARM64. Aligned words of a READ or WRITE of up to
  * EXECUTE_WORDS_MAX bytes are moved one by one with atomic accesses: never torn. Longer copies are
  * plain memcpy, [COPY]: bytes that race are found out by the block's checksum, [SELF-ID]. Builds
  * for the thread sanitizer, which knows of no checksums, move them atomically too.

@@ -8,16 +8,14 @@
  *   wait  ---> one system call: receive, but sleep until something comes or time is up
  *
  * A quiet batch is sent at once, unless completions are out, or the last poll delivered several:
- * then it goes with what is sent next, by the poll or wait that follows. (Marks of pipelined UPDATEs
- * would else be a system call each. If none follows, the control thread's flush sends it, [MARK].)
+ * then it goes with what is sent next, by the poll or wait that follows. (Marks of pipelined
+ * UPDATEs would else be a system call each. If none follows, a flush sends it, [MARK].)
  *
- * BETWEEN TWO CALLS NOTHING IS IN THE RING. post and poll make only requests that do not wait, and
- * wait links its request to a timeout and takes both back. Therefore an endpoint can pass from one
- * thread to another (the control thread flushes idle sessions), although a request belongs to the
- * thread that made it; and nothing can touch local memory between calls, least of all after an
- * error, [LOCAL]. So long READs are received straight into the caller's memory. A reception that
- * lasts ("multishot") would give that up and spare no system call, since a caller polls anyway; the
- * server's side has it.
+ * Nothing is in the ring between two calls (common/tcp_link.h): nothing can touch local memory
+ * then, least of all after an error, [LOCAL], so long READs are received straight into the caller's
+ * memory. And an endpoint can pass from thread to thread (the control thread flushes idle
+ * sessions). A reception that lasts ("multishot") would give that up and spare no system call, as a
+ * caller polls anyway; the server's side has it.
  *
  * Order: the server executes the frames of a connection one after the other (common/execute.h);
  * results are in place before poll returns the batch, in post order.
@@ -26,35 +24,27 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <liburing.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fabric_host.h"
-#include "common/loop.h"
 #include "common/tcp_hello.h"
+#include "common/tcp_link.h"
 #include "common/tcp_outbox.h"
 #include "proto/wire_tcp.h"
 
-#define RING_ENTRIES 4
 #define DEPTH_MAX 16384u
-#define IN_LEN 65536u     /* bytes of the receive buffer */
-#define DIRECT_MIN 8192u  /* what is missing of a piece before it is received into directly */
-#define FLUSH_LEN 65536u  /* bytes that wait before post sends them */
-#define COPIED_MAX 2048u  /* bytes of a batch's WRITEs that are copied into the outbox */
-#define STRETCHES_MAX 64u /* stretches of memory in one send */
+#define IN_LEN 65536u    /* bytes of the receive buffer */
+#define DIRECT_MIN 8192u /* what is missing of a piece before it is received into directly */
+#define FLUSH_LEN 65536u /* bytes that wait before post sends them */
+#define COPIED_MAX 2048u /* bytes of a batch's WRITEs that are copied into the outbox */
 #define WAIT_MAX_NS CLOCK_NS_PER_S /* of one wait: its clock does not count while the host sleeps */
-#define ENTER_RETRIES 1000         /* of 1 ms, while the kernel has no memory for a request */
 
 #define FRAME_MAX                                                                                  \
 	(sizeof(struct wire_tcp_frame) + FAB_BATCH_MAX * sizeof(struct wire_tcp_op) + COPIED_MAX)
@@ -158,10 +148,7 @@ struct tcp_endpoint {
 	const _Atomic bool *severed;
 	bool is_broken; /* a batch failed, or the connection: nothing is sent any more */
 	bool is_mute;   /* the socket takes nothing more; what was said before may still come */
-	bool has_ring;
-	bool has_fixed_file; /* the ring knows the socket by its number 0 */
-	int failure;         /* of the oldest pending batch, once broken */
-	int fd;
+	int failure;    /* of the oldest pending batch, once broken */
 	uint32_t r_key;
 	uint32_t depth;
 	uint32_t mask;        /* of pending */
@@ -183,10 +170,8 @@ struct tcp_endpoint {
 	unsigned at_result;
 	uint64_t result_done; /* bytes of it */
 
-	struct tcp_costs costs;
-	struct io_uring ring;
-	struct msghdr msg;
-	struct iovec iov[STRETCHES_MAX];
+	uint64_t n_frames; /* sent so far */
+	struct tcp_link link;
 	LIST_ENTRY(tcp_endpoint) listed; /* under the region's lock */
 };
 
@@ -205,80 +190,10 @@ break_off(struct tcp_endpoint *ep, int status)
 	ep->is_broken = true;
 	ep->failure = status;
 	tcp_outbox_clear(&ep->outbox);
-	ep->costs.n_calls++;
-	(void)shutdown(ep->fd, SHUT_RDWR); /* fails if the server has reset it */
+	tcp_link_cut(&ep->link);
 }
 
-/* ---- The ring ---- */
-
-enum request { REQUEST_SEND, REQUEST_RECV, REQUEST_READY, REQUEST_TIMEOUT, N_REQUESTS };
-
-static struct io_uring_sqe *
-new_sqe(struct tcp_endpoint *ep)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&ep->ring);
-	assert(sqe); /* nothing else is in it */
-	return sqe;
-}
-
-static void
-name_sqe(struct tcp_endpoint *ep, struct io_uring_sqe *sqe, enum request request)
-{
-	sqe->user_data = request;
-	if (request != REQUEST_TIMEOUT && ep->has_fixed_file)
-		sqe->flags |= IOSQE_FIXED_FILE;
-}
-
-static int
-socket_number(const struct tcp_endpoint *ep)
-{
-	return ep->has_fixed_file ? 0 : ep->fd;
-}
-
-/*
- * Submits n requests, of which none waits for long, and takes all of them back. False: the kernel
- * has taken none, or the ring is unusable; nothing is in it then, and nothing may be put there.
- */
-static bool
-run_ring(struct tcp_endpoint *ep, unsigned n, int result[N_REQUESTS])
-{
-	const struct timespec pause = {.tv_nsec = CLOCK_NS_PER_MS};
-	struct io_uring_cqe *cqe;
-	unsigned n_back = 0, n_failed = 0;
-	bool is_taken = false;
-	while (n_back < n) {
-		ep->costs.n_calls++;
-		int rc = io_uring_submit_and_wait(&ep->ring, n - n_back);
-		is_taken |= rc > 0;
-		while (io_uring_peek_cqe(&ep->ring, &cqe) == 0) {
-			result[cqe->user_data] = cqe->res;
-			io_uring_cqe_seen(&ep->ring, cqe);
-			n_back++;
-		}
-		if (rc >= 0 || rc == -EINTR)
-			continue;
-		if (!is_taken && ++n_failed == ENTER_RETRIES)
-			return false;
-		nanosleep(&pause, NULL);
-	}
-	return true;
-}
-
-static void
-prepare_send(struct tcp_endpoint *ep)
-{
-	struct io_uring_sqe *sqe = new_sqe(ep);
-	unsigned n = tcp_outbox_list(&ep->outbox, ep->iov, STRETCHES_MAX);
-	const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-	if (n == 1) {
-		io_uring_prep_send(sqe, socket_number(ep), ep->iov[0].iov_base, ep->iov[0].iov_len,
-				   flags);
-	} else {
-		ep->msg = (struct msghdr){.msg_iov = ep->iov, .msg_iovlen = n};
-		io_uring_prep_sendmsg(sqe, socket_number(ep), &ep->msg, flags);
-	}
-	name_sqe(ep, sqe, REQUEST_SEND);
-}
+/* ---- Sending and receiving ---- */
 
 /* The rest of a long piece that the reply at hand is filling; false: it is not that. */
 static bool
@@ -308,15 +223,6 @@ receive_target(struct tcp_endpoint *ep)
 		ep->in_begin = 0;
 	}
 	return (struct iovec){ep->in + ep->in_end, IN_LEN - ep->in_end};
-}
-
-static struct io_uring_sqe *
-prepare_recv(struct tcp_endpoint *ep, struct iovec target, int flags)
-{
-	struct io_uring_sqe *sqe = new_sqe(ep);
-	io_uring_prep_recv(sqe, socket_number(ep), target.iov_base, target.iov_len, flags);
-	name_sqe(ep, sqe, REQUEST_RECV);
-	return sqe;
 }
 
 static bool
@@ -354,58 +260,36 @@ note_received(struct tcp_endpoint *ep, struct iovec target, int result)
 static bool
 exchange(struct tcp_endpoint *ep, bool receives)
 {
-	int result[N_REQUESTS];
-	struct iovec target = {0};
-	bool sends = ep->outbox.n_waiting > 0;
-	receives = receives && (ep->n_replies > ep->n_unsent || ep->is_mute);
-	if (!sends && !receives)
+	struct tcp_transfer t = {.outbox = ep->outbox.n_waiting > 0 ? &ep->outbox : NULL};
+	if (receives && (ep->n_replies > ep->n_unsent || ep->is_mute))
+		t.target = receive_target(ep);
+	if (!t.outbox && t.target.iov_len == 0)
 		return false;
-	if (sends)
-		prepare_send(ep);
-	if (receives) {
-		target = receive_target(ep);
-		prepare_recv(ep, target, MSG_DONTWAIT);
-	}
-	if (!run_ring(ep, sends + receives, result)) {
+	if (tcp_link_run(&ep->link, &t)) {
 		break_off(ep, ERR_CONN);
 		return true;
 	}
-	if (sends)
-		note_sent(ep, result[REQUEST_SEND]);
-	if (receives)
-		note_received(ep, target, result[REQUEST_RECV]);
+	if (t.outbox)
+		note_sent(ep, t.sent);
+	if (t.target.iov_len > 0)
+		note_received(ep, t.target, t.received);
 	return true;
 }
 
-/* Sleeps until there is something to receive, which is received, or time is up. */
+/*
+ * Sleeps until there is something to receive, which is received, or time is up. While the socket is
+ * full also until it has room: the next poll goes on sending.
+ */
 static void
 receive_later(struct tcp_endpoint *ep, int64_t left_ns)
 {
-	int result[N_REQUESTS];
-	struct __kernel_timespec timeout = {
-		.tv_sec = left_ns / CLOCK_NS_PER_S,
-		.tv_nsec = left_ns % CLOCK_NS_PER_S,
-	};
-	/* Where something is stuck, until it moves: it is then sent by the next poll. */
-	bool is_stuck = ep->outbox.n_waiting > 0;
-	struct iovec target = {0};
-	struct io_uring_sqe *sqe;
-	if (is_stuck) {
-		sqe = new_sqe(ep);
-		io_uring_prep_poll_add(sqe, socket_number(ep), POLLIN | POLLOUT);
-		name_sqe(ep, sqe, REQUEST_READY);
-	} else {
-		target = receive_target(ep);
-		sqe = prepare_recv(ep, target, 0);
-	}
-	sqe->flags |= IOSQE_IO_LINK;
-	sqe = new_sqe(ep);
-	io_uring_prep_link_timeout(sqe, &timeout, 0);
-	name_sqe(ep, sqe, REQUEST_TIMEOUT);
-	if (!run_ring(ep, 2, result))
+	struct tcp_transfer t = {.wait_ns = left_ns};
+	if (ep->outbox.n_waiting == 0)
+		t.target = receive_target(ep);
+	if (tcp_link_run(&ep->link, &t))
 		break_off(ep, ERR_CONN);
-	else if (!is_stuck)
-		note_received(ep, target, result[REQUEST_RECV]);
+	else if (t.target.iov_len > 0)
+		note_received(ep, t.target, t.received);
 }
 
 /* ---- Replies ---- */
@@ -640,7 +524,7 @@ post(struct tcp_endpoint *ep, const struct fab_op *ops, unsigned n, bool is_quie
 	p->is_silent = is_quiet && p->n_results == 0;
 	if (!ep->is_broken && !ep->is_mute) {
 		put_frame(ep, ops, n, p->is_silent, frame_len);
-		ep->costs.n_frames++;
+		ep->n_frames++;
 	}
 	ep->n_posted++;
 	if (is_quiet)
@@ -717,10 +601,7 @@ endpoint_free(struct tcp_endpoint *ep)
 {
 	if (!ep)
 		return;
-	if (ep->has_ring)
-		io_uring_queue_exit(&ep->ring);
-	if (ep->fd >= 0)
-		close(ep->fd);
+	tcp_link_close(&ep->link);
 	tcp_outbox_free(&ep->outbox);
 	free(ep->pending);
 	free(ep->in);
@@ -738,7 +619,7 @@ endpoint_new(struct tcp_region *region, uint32_t depth, struct tcp_endpoint **re
 		return ERR_NOMEM;
 	ep->ep = (struct fab_endpoint){.driver = region->region.driver, .region = &region->region};
 	ep->severed = &region->severed;
-	ep->fd = -1;
+	ep->link.fd = -1;
 	ep->depth = depth;
 	ep->mask = size - 1;
 	/* Touched only as far as it is used. */
@@ -753,46 +634,22 @@ endpoint_new(struct tcp_region *region, uint32_t depth, struct tcp_endpoint **re
 }
 
 static int
-open_ring(struct io_uring *ring, char reason[TCP_REASON_MAX])
-{
-	/* Completions are looked for by calls alone; older kernels interrupt for them. */
-	int error = -io_uring_queue_init(RING_ENTRIES, ring, IORING_SETUP_COOP_TASKRUN);
-	if (error == EINVAL)
-		error = -io_uring_queue_init(RING_ENTRIES, ring, 0);
-	if (!error && !(ring->features & IORING_FEAT_FAST_POLL)) {
-		io_uring_queue_exit(ring);
-		error = ENOSYS;
-	}
-	if (!error)
-		return 0;
-	snprintf(reason, TCP_REASON_MAX, "io_uring_setup: %s (errno %d): %s", strerror(error),
-		 error, loop_setup_remedy(error, loop_setup_disabled()));
-	return err_from_errno(error);
-}
-
-static int
 endpoint_connect(struct tcp_endpoint *ep, const struct fab_offer *offer,
 		 const struct fab_ticket *ticket, int64_t deadline_ns, char reason[TCP_REASON_MAX])
 {
 	struct wire_tcp_accept accept;
-	int rc = open_ring(&ep->ring, reason);
+	int fd;
+	int rc = tcp_link_open(&ep->link, reason);
+	if (!rc)
+		rc = tcp_hello_connect(offer, ticket, deadline_ns, &fd, &accept, reason);
 	if (rc)
 		return rc;
-	ep->has_ring = true;
-	(void)io_uring_ring_dontfork(&ep->ring); /* a child that inherits it does no harm */
-	rc = tcp_hello_connect(offer, ticket, deadline_ns, &ep->fd, &accept, reason);
-	if (rc)
-		return rc;
-	if (accept.region_len != offer->len) {
-		snprintf(reason, TCP_REASON_MAX,
-			 "the server's region is not as long as it has said");
-		return ERR_CORRUPT;
-	}
+	tcp_link_take(&ep->link, fd);
 	ep->r_key = accept.r_key;
-	/* io_uring does not wait on sockets in non-blocking mode. */
-	fcntl(ep->fd, F_SETFL, fcntl(ep->fd, F_GETFL) & ~O_NONBLOCK);
-	ep->has_fixed_file = io_uring_register_files(&ep->ring, &ep->fd, 1) == 0;
-	return 0;
+	if (accept.region_len == offer->len)
+		return 0;
+	snprintf(reason, TCP_REASON_MAX, "the server's region is not as long as it has said");
+	return ERR_CORRUPT;
 }
 
 /* From now on severing the region reaches it. Failure: ERR_CONN: it has been severed. */
@@ -863,14 +720,17 @@ tcp_region_sever(struct fab_region *fab_region)
 	pthread_mutex_lock(&region->lock);
 	atomic_store_explicit(&region->severed, true, memory_order_release);
 	LIST_FOREACH(ep, &region->endpoints, listed)
-	(void)shutdown(ep->fd, SHUT_RDWR);
+	{
+		tcp_link_cut(&ep->link);
+	}
 	pthread_mutex_unlock(&region->lock);
 }
 
 void
-tcp_endpoint_costs(const struct fab_endpoint *ep, struct tcp_costs *ret_costs)
+tcp_endpoint_costs(const struct fab_endpoint *endpoint, struct tcp_costs *ret_costs)
 {
-	*ret_costs = ((const struct tcp_endpoint *)ep)->costs;
+	const struct tcp_endpoint *ep = (const struct tcp_endpoint *)endpoint;
+	*ret_costs = (struct tcp_costs){.n_calls = ep->link.n_calls, .n_frames = ep->n_frames};
 }
 
 static const struct fab_driver tcp_driver = {
@@ -897,14 +757,12 @@ int
 tcp_open_fabric(const struct log *log, struct fab **ret_fab)
 {
 	char reason[TCP_REASON_MAX];
-	struct io_uring ring;
 	/* Whether there are rings at all is told now, not when the first session opens. */
-	int rc = open_ring(&ring, reason);
+	int rc = tcp_link_probe(reason);
 	if (rc) {
 		log_line(log, LOG_ERROR, "%s", reason);
 		return rc;
 	}
-	io_uring_queue_exit(&ring);
 	struct tcp_fab *f = calloc(1, sizeof(*f));
 	if (!f) {
 		log_line(log, LOG_ERROR, "no memory for the tcp fabric");

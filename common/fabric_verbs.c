@@ -50,6 +50,7 @@
 
 #define CHAIN_MAX 128u /* so many are sent without waiting for a poll */
 #define POLL_MAX 16
+#define WAIT_SPINS 16 /* between two looks at the clock */
 #define WAIT_SPIN_NS 20000
 
 /* ---- The fabric: device and registered memory ---- */
@@ -677,20 +678,33 @@ has_news(const struct verbs_endpoint *ep)
 	       atomic_load_explicit(ep->severed, memory_order_acquire);
 }
 
+/* Looks for completions; true: there is something for the next poll. */
+static bool
+spin(struct verbs_endpoint *ep)
+{
+	for (int i = 0; i < WAIT_SPINS && !has_news(ep); i++) {
+		harvest(ep);
+		host_relax();
+	}
+	return has_news(ep);
+}
+
 static void
 verbs_wait(struct fab_endpoint *endpoint, int64_t until_ns)
 {
 	struct verbs_endpoint *ep = endpoint_of(endpoint);
-	int64_t now_ns = clock_now_ns();
-	int64_t spin_until_ns = now_ns + WAIT_SPIN_NS < until_ns ? now_ns + WAIT_SPIN_NS : until_ns;
 	if (has_to_end(ep))
 		return;
 	chain_send(ep);
-	for (; !has_news(ep) && now_ns < spin_until_ns; now_ns = clock_now_ns()) {
-		harvest(ep);
-		host_relax();
+	if (spin(ep))
+		return;
+	int64_t now_ns = clock_now_ns(), spin_until_ns = now_ns + WAIT_SPIN_NS;
+	while (now_ns < spin_until_ns && now_ns < until_ns) {
+		if (spin(ep))
+			return;
+		now_ns = clock_now_ns();
 	}
-	if (has_news(ep) || now_ns >= until_ns)
+	if (now_ns >= until_ns)
 		return;
 	look_for_disconnect(ep);
 	if (!has_news(ep))

@@ -27,6 +27,9 @@
  * Opens this process's side. The device is chosen by the first region that is opened: the one whose
  * port routes to the server's address. log outlives the fabric; it has a sentence with cause and
  * remedy for each failure of the calls of fabric.h. Failure: ERR_NOMEM.
+ *
+ * Fork: once a process has reached a region or opened a device, its forked children cannot
+ * (ERR_PERM), unless they exec.
  */
 int verbs_open_fabric(const struct log *log, struct fab **ret_fab);
 

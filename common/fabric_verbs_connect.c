@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Endpoints of the verbs fabric are made and unmade here: queues, handshake, and a first look at the
- * other side. What they do in between is in fabric_verbs.c.
+ * Endpoints of the verbs fabric are made and unmade here: queues, handshake, and a first look at
+ * the other side. What they do in between is in fabric_verbs.c.
  */
 #include "common/fabric_verbs.h"
 

@@ -52,7 +52,7 @@ struct tcp_input {
 };
 
 enum tcp_progress {
-	TCP_ON,      /* never returned */
+	TCP_ON,      /* there is more to do; never returned */
 	TCP_HUNGRY,  /* all of the input is consumed */
 	TCP_FULL,    /* out has to be sent first */
 	TCP_REFUSED, /* a violation; out ends with a reply that says so, if one was asked for */

@@ -14,8 +14,8 @@
  * such buffers (before 6.0) all are alone.
  *
  * BACK-PRESSURE. While the kernel has not taken a connection's replies, nothing more of it is
- * executed. Who does not take one buffer of replies within stall_ms is dropped. Time is counted by a
- * tick, which runs only while something is being sent.
+ * executed. Who does not take one buffer of replies within stall_ms is dropped. Time is counted by
+ * a tick, which runs only while something is being sent.
  *
  * ENDS. A connection has ended when its socket is closed and nothing of it is in the ring, [DEAD].
  * Shutting the socket down makes all that flies come back. After a violation the peer first gets
@@ -39,7 +39,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/loop.h"
+#include "common/tcp_link.h"
 
 #define ENTRIES 512u
 #define CQ_ENTRIES 4096u
@@ -308,9 +308,9 @@ end(struct tcp_responder *r, struct tcp_conn *conn)
 		TAILQ_INSERT_TAIL(&r->ended, conn, listed);
 	if (conn->is_ordered)
 		TAILQ_REMOVE(&r->unwanted, conn, listed);
-	bool tell = !conn->is_unwanted;
+	bool by_itself = !conn->is_unwanted;
 	pthread_mutex_unlock(&r->lock);
-	if (tell)
+	if (by_itself)
 		eventfd_write(r->terms->event_fd, 1);
 }
 
@@ -505,7 +505,9 @@ take_orders(struct tcp_responder *r)
 	r->is_listening = false;
 	if (r->is_stopping)
 		LIST_FOREACH(conn, &r->conns, served)
-	close_soon(r, conn);
+		{
+			close_soon(r, conn);
+		}
 }
 
 /* ---- The thread ---- */
@@ -610,11 +612,7 @@ open_ring(struct tcp_responder *r)
 	r->has_ring = error == 0;
 	if (!error && (r->ring.features & IORING_FEAT_FAST_POLL))
 		return 0;
-	if (!error)
-		error = ENOSYS;
-	snprintf(r->reason, TCP_REASON_MAX, "io_uring_setup: %s (errno %d): %s", strerror(error),
-		 error, loop_setup_remedy(error, loop_setup_disabled()));
-	return err_from_errno(error);
+	return tcp_link_refused(error ? error : ENOSYS, r->reason);
 }
 
 /* Without them connections receive alone. */
@@ -808,8 +806,10 @@ stop_thread(struct tcp_responder *r)
 	pthread_mutex_unlock(&r->lock);
 	wake(r);
 	pthread_join(r->thread, NULL);
-	TAILQ_FOREACH(conn, &r->added, listed) /* none is added meanwhile, but before */
-	close(conn->fd);
+	TAILQ_FOREACH(conn, &r->added, listed)
+	{
+		close(conn->fd); /* it was added too late to be seen */
+	}
 }
 
 void

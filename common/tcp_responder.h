@@ -55,11 +55,11 @@ struct tcp_conn {
 	bool is_ended;                /* nothing of it flies, its socket is closed */
 };
 
-/* What a responder needs besides the region: when peers stall, whom to tell of ends (an eventfd). */
+/* What a responder needs to know: the region, when peers stall, whom to tell of ends. */
 struct tcp_terms {
 	struct tcp_service service;
 	unsigned stall_ms;
-	int event_fd;
+	int event_fd; /* an eventfd */
 };
 
 /* Failures: ERR_NOMEM, ERR_PERM, ERR_CONN, with a sentence. terms outlive the responder. */

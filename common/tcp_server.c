@@ -377,7 +377,7 @@ open_spare(struct tcp_server *server)
 		server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Takes one connection with the spare descriptor, says why, and lets it go. Returns 0, or -errno. */
+/* Takes a connection with the spare descriptor, says why, and lets it go. Returns 0, or -errno. */
 static int
 turn_away(struct tcp_server *server, int error)
 {

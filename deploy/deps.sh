@@ -24,7 +24,7 @@ build='gcc|C compiler|have gcc
 libc6-dev|headers of the C library|test -e /usr/include/stdio.h
 make|make|have make
 pkg-config|finds libraries|have pkg-config
-liburing-dev|io_uring, version 2.2 or later|have_library --atleast-version=2.2 liburing
+liburing-dev|io_uring, version 2.3 or later|have_library --atleast-version=2.3 liburing
 libxxhash-dev|hash of keys|have_library libxxhash
 libibverbs-dev|RDMA devices|have_library libibverbs
 librdmacm-dev|connections of RDMA devices|have_library librdmacm'

@@ -125,6 +125,12 @@ tcp_host_destroy_peers(struct tcp_host *host)
 	pthread_mutex_unlock(&host->lock);
 }
 
+uint64_t
+tcp_host_word(const struct tcp_host *host, uint64_t roff)
+{
+	return __atomic_load_n((uint64_t *)(void *)(host->base + roff), __ATOMIC_SEQ_CST);
+}
+
 unsigned
 tcp_host_n_peers(struct tcp_host *host)
 {

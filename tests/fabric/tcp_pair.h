@@ -41,6 +41,9 @@ void tcp_host_stop(struct tcp_host *host);
 /* Destroys the peers that are there; nothing of them lands when this has returned. */
 void tcp_host_destroy_peers(struct tcp_host *host);
 
+/* The 8 aligned bytes at an offset of the region. */
+uint64_t tcp_host_word(const struct tcp_host *host, uint64_t roff);
+
 /* What has happened to the host's own numbers. */
 unsigned tcp_host_n_peers(struct tcp_host *host);
 unsigned tcp_host_n_lost(struct tcp_host *host);

@@ -420,7 +420,7 @@ test_destroy(void **state)
 			n_polled += n;
 		}
 		tcp_host_destroy_peers(&host);
-		uint64_t there = __atomic_load_n((uint64_t *)(void *)host.base, __ATOMIC_SEQ_CST);
+		uint64_t there = tcp_host_word(&host, 0);
 		for (; n_polled < n_posted; n_polled++) {
 			assert_true(conf_poll(pair.ep[0], done));
 			n_good += done->status == 0;
@@ -430,7 +430,7 @@ test_destroy(void **state)
 		assert_int_equal(fab_poll(pair.ep[0], done, 1), 0);
 		assert_true(n_good <= there && there <= n_posted);
 		tcp_leave(&pair);
-		assert_true(there == *(uint64_t *)(void *)host.base);
+		assert_true(there == tcp_host_word(&host, 0));
 	}
 	assert_int_equal(tcp_host_n_lost(&host), 0);
 	tcp_host_stop(&host);
@@ -494,6 +494,7 @@ test_sever_wakes(void **state)
 {
 	struct process process;
 	struct conf_pair pair;
+	struct fab_done done;
 	pthread_t thread;
 	char cookie;
 	uint64_t word;
@@ -508,6 +509,12 @@ test_sever_wakes(void **state)
 	assert_all_fail(pair.ep[0], &cookie, 1);
 	assert_true(clock_now_ns() < start_ns + CONF_WAIT_NS);
 	pthread_join(thread, NULL);
+	/* The memory is the caller's again, whatever the server may answer now, [LOCAL]. */
+	word = 7;
+	process_signal(&process, SIGCONT);
+	fab_wait(pair.ep[0], clock_now_ns() + 20 * CLOCK_NS_PER_MS);
+	assert_int_equal(fab_poll(pair.ep[0], &done, 1), 0);
+	assert_true(word == 7);
 	tcp_leave(&pair);
 	process_signal(&process, SIGKILL);
 }
@@ -543,8 +550,56 @@ test_threads(void **state)
 		assert_true(conf_poll(pair.ep[0], &done));
 		assert_int_equal(done.status, 0);
 	}
-	assert_true(*(uint64_t *)(void *)host.base == 20 * 21);
+	assert_true(tcp_host_word(&host, 0) == 20 * 21);
 	tcp_leave(&pair);
+	tcp_host_stop(&host);
+}
+
+/* Batches, and between them receives with a time limit, which the kernel cannot resume itself. */
+static void *
+undisturbed_main(void *arg)
+{
+	const struct fab_offer *offer = arg;
+	const struct timeval limit = {.tv_usec = 100}; /* the kernel makes a tick of it */
+	static unsigned n_interrupted;
+	struct conf_pair pair;
+	int sockets[2];
+	uint64_t old;
+	char byte;
+	struct fab_op op = conf_faa(0, 1, &old, 0);
+	if (tcp_reach(offer, 2, 4, &pair) ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) ||
+	    setsockopt(sockets[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)))
+		return NULL;
+	n_interrupted = 0;
+	for (unsigned i = 0; i < 300; i++) {
+		if (conf_batch(pair.ep[i % 2], &op, 1) || recv(sockets[0], &byte, 1, 0) != -1)
+			return NULL;
+		n_interrupted += errno == EINTR;
+	}
+	close(sockets[0]);
+	close(sockets[1]);
+	tcp_leave(&pair);
+	return &n_interrupted;
+}
+
+/*
+ * The rings do not disturb what else a thread does. The kernel interrupts it once for each ring
+ * that it has closed: opening the fabric tries one.
+ */
+static void
+test_undisturbed(void **state)
+{
+	struct tcp_host host;
+	pthread_t thread;
+	void *n_interrupted;
+	(void)state;
+	assert_int_equal(tcp_host_start(&host, REGION_LEN, &tcp_host_options), 0);
+	assert_int_equal(pthread_create(&thread, NULL, undisturbed_main, &host.offer), 0);
+	pthread_join(thread, &n_interrupted);
+	assert_non_null(n_interrupted);
+	print_message("# interrupted %u times\n", *(unsigned *)n_interrupted);
+	assert_in_range(*(unsigned *)n_interrupted, 0, 1);
 	tcp_host_stop(&host);
 }
 
@@ -884,6 +939,7 @@ main(void)
 		cmocka_unit_test(test_orderly_end),
 		cmocka_unit_test(test_sever_wakes),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_undisturbed),
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_silent_server),

@@ -73,7 +73,11 @@ raw_send(int fd, const void *bytes, size_t len)
 static bool
 raw_receive(int fd, void *bytes, size_t len)
 {
-	return recv(fd, bytes, len, MSG_WAITALL) == (ssize_t)len;
+	ssize_t n;
+	do /* on kernels before 6.1 the rings of this thread's endpoints interrupt it */
+		n = recv(fd, bytes, len, MSG_WAITALL);
+	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)len;
 }
 
 /* The server has ended the connection, without another word. */
@@ -81,7 +85,10 @@ static bool
 is_over(int fd)
 {
 	char byte;
-	ssize_t n = recv(fd, &byte, 1, 0);
+	ssize_t n;
+	do
+		n = recv(fd, &byte, 1, 0);
+	while (n < 0 && errno == EINTR);
 	return n == 0 || (n < 0 && errno == ECONNRESET);
 }
 
@@ -220,8 +227,7 @@ violate(struct bench *b, struct wire_tcp_op op, uint32_t spoil_r_key)
 	struct raw raw = raw_join(&b->host);
 	struct draft d = draft(&raw, op, true);
 	d.frame.r_key ^= spoil_r_key;
-	uint64_t before, after;
-	memcpy(&before, b->host.base + 64, sizeof(before));
+	uint64_t before = tcp_host_word(&b->host, 64);
 	assert_true(raw_send_draft(raw.fd, &d));
 	assert_true(raw_receive(raw.fd, &reply, sizeof(reply)));
 	assert_int_equal(reply.sequence, 7);
@@ -232,8 +238,7 @@ violate(struct bench *b, struct wire_tcp_op op, uint32_t spoil_r_key)
 	assert_true(is_over(raw.fd));
 	close(raw.fd);
 	await_peers(b, 1);
-	memcpy(&after, b->host.base + 64, sizeof(after));
-	assert_true(before == after);
+	assert_true(before == tcp_host_word(&b->host, 64));
 	assert_served(b);
 	return reply.status;
 }
@@ -284,7 +289,7 @@ test_quiet_violation(void **state)
 	assert_true(raw_send_draft(raw.fd, &d));
 	assert_true(is_over(raw.fd));
 	close(raw.fd);
-	assert_int_equal(b.host.base[64], 0);
+	assert_true(tcp_host_word(&b.host, 64) == 0);
 	assert_int_equal(tcp_host_counters(&b.host).n_violations, 1);
 	bench_close(&b);
 }
@@ -328,9 +333,7 @@ test_read_only(void **state)
 		assert_int_equal(fab_post_quiet(pair.ep[0], &op, 1) > 0, 0);
 		tcp_leave(&pair);
 	}
-	uint64_t now;
-	memcpy(&now, b.host.base + 128, sizeof(now));
-	assert_true(now == 0);
+	assert_true(tcp_host_word(&b.host, 128) == 0);
 	bench_close(&b);
 }
 
@@ -407,7 +410,7 @@ test_garbled_frames(void **state)
 	assert_garbled(&b, noise, sizeof(noise));
 	memset(noise, 0, sizeof(noise));
 	assert_garbled(&b, noise, sizeof(noise));
-	assert_int_equal(b.host.base[64], 0);
+	assert_true(tcp_host_word(&b.host, 64) == 0);
 	bench_close(&b);
 }
 

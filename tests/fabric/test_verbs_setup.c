@@ -6,6 +6,8 @@
  */
 #include <arpa/inet.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/cm_rdma.h"
 #include "common/fabric_verbs_internal.h"
@@ -478,6 +480,46 @@ test_hostile_acceptances(void **state)
 	world_stop(&w);
 }
 
+/* The first READ and compare-and-swap of a connection fail, or never end. */
+static void
+test_first_words(void **state)
+{
+	struct world w;
+	(void)state;
+	world_serve(&w, WORLD_REGION_LEN);
+	for (unsigned k = 1; k <= 2; k++) {
+		fake.wr_fails_at = k;
+		fake.wr_status = IBV_WC_REM_OP_ERR;
+		assert_attempt(&w, CONF_WAIT_NS, ERR_CONN,
+			       "the first READ and compare-and-swap failed");
+	}
+	fake.holds_completions = true;
+	unsigned n_before = atomic_load(&fake_counts.n_destroyed_qps);
+	assert_attempt(&w, 30 * CLOCK_NS_PER_MS, ERR_TIMEOUT, "did not end in time");
+	assert_true(atomic_load(&fake_counts.n_destroyed_qps) > n_before);
+	world_stop(&w);
+}
+
+static void
+test_ipv6(void **state)
+{
+	struct verbs_choice choice = {.address = {.host = "2001:db8::3", .port = 7440}};
+	struct world_log log;
+	struct verbs_side side;
+	struct conf_pair pair;
+	(void)state;
+	several_devices();
+	world_log_init(&log);
+	assert_int_equal(verbs_side_start(&side, WORLD_REGION_LEN, &choice), 0);
+	assert_string_equal(side.offer.verbs_address, "[2001:db8::3]:7440");
+	verbs_side_run(&side);
+	log.log.max_level = LOG_INFO; /* the client says which device it works with */
+	assert_int_equal(verbs_reach(&side, &log.log, 1, 4, &pair), 0);
+	assert_non_null(strstr(log.last, "towards [2001:db8::3]:7440: fake2 port 1, GID 0"));
+	verbs_leave(&pair);
+	verbs_side_stop(&side);
+}
+
 /* The smaller number of READs in flight counts; none is a failure on either side. */
 static void
 test_read_depths(void **state)
@@ -502,6 +544,27 @@ test_read_depths(void **state)
 	fake.attr[0].max_qp_init_rd_atom = 0;
 	assert_attempt(&w, CONF_WAIT_NS, ERR_INVALID, "max_qp_rd_atom is 0");
 	world_stop(&w);
+}
+
+/* A child of a process that has used RDMA is told that it cannot. */
+static void
+test_forked_child(void **state)
+{
+	struct world w;
+	int status;
+	(void)state;
+	world_open(&w, 1, 4);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct world_log log;
+		struct conf_pair pair;
+		world_log_init(&log);
+		int r = verbs_reach(&w.side, &log.log, 1, 4, &pair);
+		_exit(r == ERR_PERM && strstr(log.last, "fork first, or exec") ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	world_close(&w);
 }
 
 static void
@@ -987,7 +1050,10 @@ main(void)
 		TEST(test_admission),
 		TEST(test_hostile_refusals),
 		TEST(test_hostile_acceptances),
+		TEST(test_first_words),
+		TEST(test_ipv6),
 		TEST(test_read_depths),
+		TEST(test_forked_child),
 		TEST(test_two_devices),
 		TEST(test_old_devices),
 		TEST(test_strangers),

@@ -199,6 +199,7 @@ pair_open(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
 		return ERR_NOMEM;
 	int r = verbs_side_start(side, len, NULL);
 	if (r) {
+		printf("# %s\n", side->reason);
 		free(side);
 		return r;
 	}

@@ -15,7 +15,8 @@ raw()
 {
 	local kind=$1
 	shift
-	bench --raw "$kind" --records 100 --operations 3000 --json - "$@" 2>/dev/null >"$DIR/$kind" ||
+	bench --raw "$kind" --records 100 --operations 3000 --json - "$@" \
+		2>/dev/null >"$DIR/$kind" ||
 		echo "exit status $?"
 	cost "$DIR/$kind"
 }
@@ -36,16 +37,30 @@ cost()
 	' "$1"
 }
 
-is "read" "$(raw read)" "3000 3000 1 1 0 1000 0"
-is "write" "$(raw write)" "3000 3000 1 1 0 0 1000"
-is "cas" "$(raw cas)" "3000 3000 1 1 0 0 0"
-is "faa" "$(raw faa)" "3000 3000 1 1 0 0 0"
-is "get" "$(raw get)" "3000 3000 1 2 0 1096 0"
-is "update" "$(raw update)" "3000 3000 1 3 1 8 1063"
-is "threads and depth" "$(raw update --threads 3 --depth 16)" "3000 3000 1 3 1 8 1063"
-is "uneven counts" "$(raw get --operations 7 --threads 4 --depth 2)" "7 7 1 2 0 1096 0"
-is "sizes" "$(raw get --value-size 16)" "3000 3000 1 2 0 136 0"
-is "records far up" "$(raw get --insert-start 1000000)" "3000 3000 1 2 0 1096 0"
+shapes()
+{
+	local on="--fabric $1"
+	is "$1: read" "$(raw read $on)" "3000 3000 1 1 0 1000 0"
+	is "$1: write" "$(raw write $on)" "3000 3000 1 1 0 0 1000"
+	is "$1: cas" "$(raw cas $on)" "3000 3000 1 1 0 0 0"
+	is "$1: faa" "$(raw faa $on)" "3000 3000 1 1 0 0 0"
+	is "$1: get" "$(raw get $on)" "3000 3000 1 2 0 1096 0"
+	is "$1: update" "$(raw update $on)" "3000 3000 1 3 1 8 1063"
+	is "$1: threads and depth" "$(raw update $on --threads 3 --depth 16)" \
+		"3000 3000 1 3 1 8 1063"
+	is "$1: uneven counts" "$(raw get $on --operations 7 --threads 4 --depth 2)" \
+		"7 7 1 2 0 1096 0"
+	is "$1: sizes" "$(raw get $on --value-size 16)" "3000 3000 1 2 0 136 0"
+	is "$1: records far up" "$(raw get $on --insert-start 1000000)" "3000 3000 1 2 0 1096 0"
+}
+
+shapes shm
+if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
+	shapes verbs
+else
+	skip "verbs" "no RDMA device"
+	check_status 1 1 "without a device it says so" bench --raw get --fabric verbs
+fi
 
 # The library's: one thread that has read a key before posts for it what raw posts.
 warm()

@@ -4,6 +4,7 @@
  * (tests/fabric/fake_verbs.h): who is let in and how often, what is cut off before it ends, [DEAD],
  * [ONE-AGENT], and that a session heals. What a device does with the data, tests/vm shows.
  */
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -425,6 +426,42 @@ a_client_stores_and_leaves(void **state)
 	assert_int_equal(raw_stat(&admin, "sessions_died"), 0);
 }
 
+static void
+keep_error(void *arg, int level, const char *line)
+{
+	if (level == RKV_LOG_ERROR)
+		snprintf(arg, NET_REASON_MAX, "%s", line);
+}
+
+/* What the fabric knows about a failure is what the caller is told. */
+static void
+a_failure_is_told_with_its_cause(void **state)
+{
+	static const struct {
+		struct fake_event resolving, connecting;
+		const char *sentence;
+	} cases[] = {
+		{{RDMA_CM_EVENT_ADDR_ERROR, -ENODEV}, {FAKE_GOOD, 0}, "leads to 10.77.0.1"},
+		{{FAKE_GOOD, 0}, {RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT}, "comes from 10.77.0.1"},
+	};
+	char line[NET_REASON_MAX];
+	struct rkv_options options;
+	struct rkv_client *client;
+	(void)state;
+	rkv_options_init(&options);
+	options.connect_timeout_ms = 500;
+	options.log = keep_error;
+	options.log_arg = line;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		line[0] = '\0';
+		fake.on_resolve_addr = cases[i].resolving;
+		fake.on_connect = cases[i].connecting;
+		assert_true(rkv_open(host.address.address, &options, &client) < 0);
+		if (!strstr(line, host.address.address) || !strstr(line, cases[i].sentence))
+			fail_msg("'%s' does not say '%s'", line, cases[i].sentence);
+	}
+}
+
 /* Values of every way that they can go: in the scratch, the arena, and the caller's own memory. */
 static void
 large_values_and_registered_buffers(void **state)
@@ -668,6 +705,7 @@ main(void)
 		TEST(a_closed_control_connection_ends_everything),
 		TEST(a_session_that_stalls_is_cut_off),
 		TEST(a_client_stores_and_leaves),
+		TEST(a_failure_is_told_with_its_cause),
 		TEST(large_values_and_registered_buffers),
 		TEST(many_at_once),
 		TEST(a_session_heals),

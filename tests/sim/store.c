@@ -129,11 +129,13 @@ store_config_draw(uint64_t seed, struct store_config *ret_config)
 	c.n_faults = store_chance(&r, 60) ? 1 + (unsigned)store_random(&r, 12) : 0;
 	c.is_live = store_chance(&r, 25);
 	c.timeout_ms = c.is_live ? 60000 : DRAW(&r, 2, 10, 50, 1000);
-	/* A crowded table needs the scrubber to get rid of what a crash leaves in it. */
 	if (c.is_live && c.n_faults > 3)
 		c.n_faults = 3;
-	if (c.is_live && c.n_keys > LAYOUT_GROUP_SLOTS)
-		c.n_faults = 0;
+	c.scrubs = store_chance(&r, 50);
+	c.n_restarts = store_chance(&r, 12) ? 1 + (unsigned)store_random(&r, 2) : 0;
+	c.expires = store_chance(&r, 12);
+	/* Who meets a forged word waits for it to go. */
+	c.n_forged = store_chance(&r, 8) && !c.is_live ? 1 + (unsigned)store_random(&r, 6) : 0;
 	*ret_config = c;
 }
 
@@ -162,6 +164,10 @@ static const struct setting {
 	{"REPEAT_READS", SETTING_BOOL, offsetof(struct store_config, repeat_reads)},
 	{"STRICT", SETTING_BOOL, offsetof(struct store_config, strict_insert)},
 	{"LIVE", SETTING_BOOL, offsetof(struct store_config, is_live)},
+	{"SCRUB", SETTING_BOOL, offsetof(struct store_config, scrubs)},
+	{"RESTARTS", SETTING_UNSIGNED, offsetof(struct store_config, n_restarts)},
+	{"EXPIRY", SETTING_BOOL, offsetof(struct store_config, expires)},
+	{"FORGED", SETTING_UNSIGNED, offsetof(struct store_config, n_forged)},
 	{"TRACE", SETTING_BOOL, offsetof(struct store_config, is_traced)},
 };
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
@@ -213,8 +219,8 @@ is_possible(const struct store_config *c)
 {
 	return c->n_clients >= 1 && c->n_clients <= STORE_CLIENTS_MAX && c->n_keys >= 1 &&
 	       c->n_keys <= KEYS_MAX && c->depth >= 1 && c->depth <= DEPTH_MAX &&
-	       c->n_groups >= 1 && c->n_chunks >= 1 && c->value_min >= 8 &&
-	       c->value_max >= c->value_min &&
+	       c->n_groups >= 1 && c->n_chunks >= 1 && c->n_restarts <= RESTARTS_MAX &&
+	       c->value_min >= 8 && c->value_max >= c->value_min &&
 	       c->value_max <= STORE_CHUNK_SIZE - BLOCK_HEADER_LEN - KEY_LEN_MAX &&
 	       c->step_ns >= 1 && c->stamp_ns >= 1000;
 }
@@ -276,7 +282,7 @@ store_format(struct world *w, uint64_t n_groups, uint64_t n_chunks, uint64_t has
 	assert(w->memory);
 	memset(w->memory, 0, w->layout.region_len);
 	layout_to_superblock(&w->layout, (struct layout_superblock *)(void *)w->memory);
-	w->server = sim_server(w->sim, w->memory, w->layout.region_len, 7, 1, &w->offer);
+	w->server = sim_server(w->sim, w->memory, w->layout.region_len, 7, w->epoch, &w->offer);
 }
 
 static void
@@ -323,6 +329,7 @@ start_peer(struct world *w, unsigned number, void (*run)(void *))
 	p->w = w;
 	p->number = number;
 	p->connection = 1;
+	p->epoch = w->epoch;
 	p->random = model_mix(w->config->seed, 1000 + number);
 	start_client(w, p);
 	p->bytes = malloc(2 * room * DEPTH_MAX);
@@ -356,8 +363,11 @@ end_world(struct world *w)
 		free_buffers(&w->peer[i].client);
 	}
 	watch_stop(w);
+	scrub_stop(w);
 	free(w->record);
 	free(w->memory);
+	for (unsigned i = 0; i < w->n_former; i++)
+		free(w->former[i]);
 	free(w);
 	store_world = NULL;
 }
@@ -401,8 +411,9 @@ run_case(struct sim *sim, void *arg)
 	w->counts = run->counts;
 	w->random = model_mix(config->seed, 6);
 	w->n_peers = config->n_clients + 1;
-	w->record = calloc((size_t)config->n_clients * config->n_ops + 3 * config->n_keys,
-			   sizeof(*w->record));
+	w->epoch = 1;
+	w->n_records_max = config->n_clients * config->n_ops + 3 * config->n_keys;
+	w->record = calloc(w->n_records_max, sizeof(*w->record));
 	assert(w->record);
 	store_format(w, w->config->n_groups, w->config->n_chunks, w->config->seed);
 	make_keys(w);
@@ -493,8 +504,17 @@ store_shrink(struct store_config *config, unsigned max_runs, unsigned max_s, cha
 	static const struct {
 		const char *name;
 		int64_t least;
-	} order[] = {{"FAULTS", 0}, {"OPS", 1},  {"CLIENTS", 1},      {"KEYS", 1},
-		     {"DEPTH", 1},  {"LATE", 0}, {"REPEAT_READS", 0}, {"UNIT_PER_ADDRESS", 0}};
+	} order[] = {{"FAULTS", 0},
+		     {"RESTARTS", 0},
+		     {"FORGED", 0},
+		     {"EXPIRY", 0},
+		     {"OPS", 1},
+		     {"CLIENTS", 1},
+		     {"KEYS", 1},
+		     {"DEPTH", 1},
+		     {"LATE", 0},
+		     {"REPEAT_READS", 0},
+		     {"UNIT_PER_ADDRESS", 0}};
 	struct shrinking s = {.config = config,
 			      .max_runs = max_runs,
 			      .until = time(NULL) + max_s,

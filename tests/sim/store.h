@@ -5,8 +5,9 @@
  * the time, on the simulated fabric. A run is made of
  *
  *   clients   processes with a session each, and a control coroutine in the place of control.c
- *   server    stamps, G, links, death of clients, left chunks (store_server.c)
- *   chaos     crashes, stopped clients, broken connections
+ *   server    stamps, G, links, death of clients, left chunks, restarts (store_server.c), and the
+ *             scrubber (store_scrub.c)
+ *   chaos     crashes, stopped clients, broken connections, clocks that move, forged words
  *   watch     invariants after every step, histories to the checker (store_watch.c)
  *
  * Everything about a run follows from its seed; what the environment or shrinking sets besides is
@@ -39,9 +40,13 @@ struct store_config {
 	bool unit_per_address;
 	bool repeat_reads;
 	bool strict_insert;
-	bool is_live;      /* faults are few and heal: operations end, within a bound of steps */
-	bool is_traced;    /* tells on stderr what happens */
-	const char *picks; /* the schedule, as sched.h writes it; NULL: by seed and sched */
+	bool scrubs;         /* the server mends what dead clients left */
+	unsigned n_restarts; /* of the server: the region is formatted anew */
+	bool expires;        /* some values do, for clocks move */
+	unsigned n_forged;   /* words that no client has written appear in slots, for a while */
+	bool is_live;        /* faults are few and heal: operations end, within a bound of steps */
+	bool is_traced;      /* tells on stderr what happens */
+	const char *picks;   /* the schedule, as sched.h writes it; NULL: by seed and sched */
 };
 
 /* What a run has met; a test that never meets one of them tests less than it says. */
@@ -52,7 +57,9 @@ struct store_config {
 		X(EXPIRED_TENTATIVE), X(REST), X(ADOPT), X(GIVE_BACK), X(FLUSH), X(MAYBE),         \
 		X(TIMEOUT), X(AGAIN), X(NO_SPACE), X(INDEX_FULL), X(CONN), X(EXISTS), X(MISMATCH), \
 		X(TOO_SMALL), X(LARGE), X(WARM), X(COLLISION), X(CRASH), X(STOP), X(STOP_PROCESS), \
-		X(BREAK), X(DEATH), X(CUT), X(RELINK), X(REJOIN), X(RENEW), X(REOPEN)
+		X(BREAK), X(DEATH), X(CUT), X(RELINK), X(REJOIN), X(RENEW), X(REOPEN),             \
+		X(SCRUB_MARK), X(SCRUB_KILL), X(RESTART), X(EXPIRY), X(ADD_OVER_EXPIRED),          \
+		X(FORGE), X(CORRUPT), X(CROWDED)
 
 enum store_event {
 #define STORE_EVENT(name) STORE_##name

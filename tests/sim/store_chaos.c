@@ -2,7 +2,7 @@
 /*
  * What happens to clients: some faults come at a random time, some just behind a batch that was
  * posted, where they hurt most. A stopped client goes on late; one that crashed, or was stopped for
- * too long, is given up by the server sooner or later.
+ * too long, is given up by the server sooner or later. Wall clocks move, for values to expire.
  */
 #include <inttypes.h>
 
@@ -142,15 +142,51 @@ look_after(struct world *w, struct peer *p)
 	}
 }
 
+/* Nothing is in flight, not even of a process that crashed. */
+static bool
+is_quiet(const struct world *w)
+{
+	for (unsigned i = 0; i < w->n_peers; i++)
+		if (w->peer[i].has_crashed && w->peer[i].dead_ns)
+			return false;
+	for (unsigned i = 0; i < w->n_records; i++)
+		if (w->record[i].is_in_flight && !w->record[i].is_lost)
+			return false;
+	return true;
+}
+
+/*
+ * All at once, and while nobody looks at one: an operation acts on what its clock showed when it
+ * looked, so that one in flight may follow the old time when others have seen the new one.
+ */
+static void
+move_clocks(struct world *w)
+{
+	int64_t ns = (1 + (int64_t)store_random(&w->random, 2)) * STORE_CLOCK_S * NS_OF_S;
+	w->wants_clock = false;
+	w->wall_ns += ns;
+	for (unsigned i = 0; i < w->n_peers; i++)
+		atomic_fetch_add(&w->peer[i].client.wall_offset_ns, ns);
+	store_trace(w, "clocks move by %u s", (unsigned)(ns / NS_OF_S));
+}
+
 static void
 chaos_main(void *arg)
 {
 	struct world *w = arg;
-	while (w->n_ended < w->n_peers) {
+	while (server_is_needed(w)) {
 		sim_sleep(w->sim, sim_now(w->sim) + some_stamps(w, 2));
 		for (unsigned i = 0; i < w->n_peers; i++)
 			look_after(w, &w->peer[i]);
 		struct peer *p = &w->peer[store_random(&w->random, w->config->n_clients)];
+		if (w->n_restarts_left && w->n_ended < w->n_peers && store_chance(&w->random, 3)) {
+			w->n_restarts_left--;
+			w->wants_restart = true;
+		}
+		if (w->config->expires && store_chance(&w->random, 10))
+			w->wants_clock = true;
+		if (w->wants_clock && is_quiet(w))
+			move_clocks(w);
 		if (w->n_faults_left && is_a_target(p) && store_chance(&w->random, 10)) {
 			w->n_faults_left--;
 			strike(w, p, draw_fault(w));
@@ -163,5 +199,6 @@ chaos_start(struct world *w)
 {
 	w->n_faults_left = w->config->n_faults;
 	w->n_seldom_faults_left = w->config->n_faults;
+	w->n_restarts_left = w->config->n_restarts;
 	sim_spawn(w->sim, NULL, chaos_main, w);
 }

@@ -90,6 +90,13 @@ draw_version(struct peer *p, unsigned key)
 	return UINT64_C(0xdead) << 32 | (1 + store_random(&p->random, 1000));
 }
 
+/* Half a move of the clocks away from when it might expire: time itself is too short for that. */
+static uint32_t
+draw_ttl_s(struct peer *p)
+{
+	return STORE_CLOCK_S / 2 + STORE_CLOCK_S * (uint32_t)store_random(&p->random, 3);
+}
+
 static struct record *
 begin_kind(struct peer *p, enum rkv_op kind, unsigned key)
 {
@@ -112,7 +119,7 @@ begin_kind(struct peer *p, enum rkv_op kind, unsigned key)
 	if (kind == RKV_OP_CAS)
 		r->lin.expected = r->request.version = draw_version(p, key);
 	if (kind != RKV_OP_GET && store_chance(&p->random, 20))
-		r->request.options.ttl_s = 100000;
+		r->request.options.ttl_s = w->config->expires ? draw_ttl_s(p) : 100000;
 	if (kind == RKV_OP_GET) {
 		r->request.buf = memory->buf;
 		r->request.buf_len = store_chance(&p->random, 95) ? w->layout.chunk_size : 4;
@@ -232,9 +239,21 @@ idle(struct peer *p)
 	sim_sleep(p->w->sim, sim_now(p->w->sim) + ns);
 }
 
+/* Clocks are moved while nothing is in flight. */
+static void
+await_clock(struct peer *p)
+{
+	struct world *w = p->w;
+	if (w->wants_clock)
+		reap(p, 0);
+	while (w->wants_clock)
+		sim_sleep(w->sim, sim_now(w->sim) + w->config->stamp_ns / 4);
+}
+
 static void
 act(struct peer *p)
 {
+	await_clock(p);
 	unsigned depth = p->w->config->depth;
 	if (p->session->alloc.n_resting)
 		store_count(p->w, STORE_REST);

@@ -16,6 +16,9 @@
 #define SERVED_MAX 48u
 #define TRIES_MAX 64u
 #define GROUP_WORDS (LAYOUT_GROUP_LEN / 8)
+#define RESTARTS_MAX 4u
+#define STORE_CLOCK_S 1000u /* what clocks move by, once or twice */
+#define NS_OF_S INT64_C(1000000000)
 
 struct world;
 struct peer;
@@ -26,6 +29,7 @@ struct edge {
 	uint64_t off;
 	uint64_t expect;
 	uint64_t swap;
+	uint64_t epoch;
 	struct record *record; /* whose it was first, or NULL */
 	unsigned n_posted;
 	unsigned n_applied;
@@ -43,7 +47,11 @@ struct record {
 	unsigned n_out;        /* batches of it that are out */
 	unsigned n_links_lost; /* blocks that it had written before are not in its hands any more */
 	bool is_in_flight;
-	bool is_lost;   /* its caller is gone */
+	bool is_lost; /* its caller is gone */
+	uint64_t epoch_begun;
+	uint64_t epoch_ended;
+	int64_t wall_begun_ns;
+	int64_t wall_ended_ns;
 	uint64_t begun; /* step */
 	unsigned n_tries;
 	struct edge *try[TRIES_MAX]; /* CASes that would make it take effect, oldest first */
@@ -80,6 +88,7 @@ struct peer {
 	bool is_pinned;      /* the control coroutine works on the session */
 	bool is_cut;         /* the control connection is lost; it does not know yet */
 	uint64_t connection; /* number of the present control connection */
+	uint64_t epoch;      /* of its last hello */
 	int64_t resume_ns;   /* stopped until then; 0: not stopped */
 	int64_t dead_ns;     /* the server gives it up then; 0: never */
 	uint64_t random;
@@ -124,19 +133,31 @@ struct world {
 	struct fab_endpoint *server_ep;
 	uint32_t server_key;
 	uint64_t sweep_old;
+	uint64_t epoch; /* counts restarts, from 1 on */
+	bool wants_restart;
+	unsigned char *former[RESTARTS_MAX]; /* memory of epochs that are over */
+	unsigned n_former;
+	struct scrubber *scrubber; /* store_scrub.c, or NULL */
+	uint64_t scrubber_a;       /* UINT64_MAX: it holds nothing back */
+	bool is_scrubbed;          /* its last round is over */
+	int64_t wall_ns;           /* how far clocks have been moved */
+	bool wants_clock;          /* they are to be moved as soon as nothing is in flight */
 
 	struct peer peer[PEERS_MAX];
 	unsigned n_peers;
 	unsigned n_ended; /* of the clients */
 	unsigned n_faults_left;
 	unsigned n_seldom_faults_left; /* behind withdraws and kills */
-	int64_t calm_ns;               /* when the last fault was over */
+	unsigned n_restarts_left;
+	int64_t calm_ns; /* when the last fault was over */
 	uint64_t calm_step;
 
 	/* Watch */
 	struct record *record;
 	unsigned n_records;
-	int64_t moment; /* of the history: counts up with each event */
+	unsigned n_records_max;
+	int64_t moment;   /* of the history: counts up with each event */
+	int64_t *wall_at; /* of a moment */
 	unsigned n_words;
 	uint64_t *seen; /* index and chunk table as executed, at the last step */
 	uint64_t *now;
@@ -167,6 +188,15 @@ void watch_finish(struct world *w);
 /* The process's connections are no more: its operations hold no blocks. */
 void watch_link_lost(struct peer *p);
 
+/* The server's CPU is about to mark a block. */
+void watch_marked(struct world *w, uint64_t block_off, uint32_t tag);
+
+/* Does the block at an offset, as it is in memory, name itself? */
+bool watch_has_valid_header(const struct world *w, uint64_t off);
+
+/* There is another, empty region. */
+void watch_restarted(struct world *w);
+
 /* store_stamps.c */
 struct ages;
 void stamps_start(struct world *w);
@@ -176,6 +206,7 @@ void stamps_slot_moved(struct world *w, unsigned i, uint64_t from);
 void stamps_desc_moved(struct world *w, uint64_t chunk, uint64_t from, uint64_t to);
 void stamps_marked(struct world *w, uint64_t block_off);
 void stamps_written(struct world *w, uint64_t block_off, uint64_t len, uint32_t tag, bool is_torn);
+bool stamps_is_under_way(const struct world *w, uint64_t off);
 void stamps_look(struct world *w);
 void stamps_finish(struct world *w);
 
@@ -184,6 +215,29 @@ void server_start(struct world *w);
 void server_give_up(struct world *w, struct peer *peer);
 void control_main(void *arg);
 uint64_t server_g(struct world *w);
+
+/* Its coroutines go on until clients have ended, and the scrubber has. */
+bool server_is_needed(const struct world *w);
+
+/* store_scrub.c */
+void scrub_start(struct world *w);
+void scrub_stop(struct world *w);
+
+/* store_forge.c */
+void forge_start(struct world *w);
+
+static inline bool
+is_forged(const struct world *w, uint64_t word)
+{
+	return w->config->n_forged && !layout_block_in_range(&w->layout, word);
+}
+
+/* The wall clock of all clients. */
+static inline int64_t
+wall_now(const struct world *w)
+{
+	return sim_now(w->sim) + w->wall_ns;
+}
 
 /* store_client.c */
 void client_main(void *arg);

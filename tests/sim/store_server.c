@@ -9,6 +9,7 @@
 #include "tests/sim/store_internal.h"
 
 #define MAINTAIN_NS INT64_C(50000000)
+#define FIRST_STAMP UINT64_C(1000)
 
 /* ---- Sessions as the server knows them ---- */
 
@@ -20,9 +21,17 @@ server_g(struct world *w)
 	for (unsigned i = 1; i < SERVED_MAX; i++)
 		if (w->served[i].state != SERVED_FREE && w->served[i].a < g)
 			g = w->served[i].a;
+	if (w->scrubber_a < g)
+		g = w->scrubber_a;
 	if (g > w->g)
 		w->g = g;
 	return w->g;
+}
+
+bool
+server_is_needed(const struct world *w)
+{
+	return w->n_ended < w->n_peers || (w->scrubber && !w->is_scrubbed);
 }
 
 static struct served *
@@ -92,7 +101,7 @@ static void
 tick_main(void *arg)
 {
 	struct world *w = arg;
-	while (w->n_ended < w->n_peers) {
+	while (server_is_needed(w)) {
 		sim_sleep(w->sim, sim_now(w->sim) + w->config->stamp_ns);
 		w->newest++;
 	}
@@ -128,10 +137,51 @@ sweep(struct world *w, unsigned slot)
 }
 
 static void
+reach_itself(struct world *w)
+{
+	struct fab_region *region;
+	if (watch_region_open(w, w->server_fab, &region) != 0 ||
+	    fab_connect(region, NULL, 4, 0, &w->server_ep) != 0)
+		sim_fail(w->sim, "the server does not reach itself");
+}
+
+/*
+ * Another epoch: the old region and all connections to it are gone, sessions are dead, stamps begin
+ * anew. Between two sweeps, so that nothing of the server is in the middle of something.
+ */
+static void
+restart(struct world *w)
+{
+	w->wants_restart = false;
+	sim_server_close(w->sim, w->server);
+	for (unsigned i = 0; i < sim_n_connections(w->sim); i++)
+		if (sim_connection_state(w->sim, i) != SIM_ENDED)
+			sim_connection_end(w->sim, i);
+	memset(w->served, 0, sizeof(w->served));
+	w->epoch++;
+	w->newest = FIRST_STAMP / 2 + store_random(&w->random, FIRST_STAMP);
+	w->g = 0;
+	w->scrubber_a = UINT64_MAX;
+	w->former[w->n_former++] = w->memory;
+	store_format(w, w->config->n_groups, w->config->n_chunks, w->config->seed + w->epoch);
+	for (unsigned i = 0; i < w->n_peers; i++) {
+		watch_link_lost(&w->peer[i]);
+		w->peer[i].is_cut = true;
+	}
+	watch_restarted(w);
+	reach_itself(w);
+	w->calm_step = sim_n_steps(w->sim);
+	store_count(w, STORE_RESTART);
+	store_trace(w, "server: epoch %u", (unsigned)w->epoch);
+}
+
+static void
 sweep_main(void *arg)
 {
 	struct world *w = arg;
-	while (w->n_ended < w->n_peers) {
+	while (server_is_needed(w)) {
+		if (w->wants_restart)
+			restart(w);
 		for (unsigned i = 1; i < SERVED_MAX; i++)
 			if (w->served[i].state == SERVED_ENDING)
 				sweep(w, i);
@@ -142,15 +192,17 @@ sweep_main(void *arg)
 void
 server_start(struct world *w)
 {
-	struct fab_region *region;
-	w->newest = 1000;
+	w->newest = FIRST_STAMP;
+	w->scrubber_a = UINT64_MAX;
 	w->server_fab = sim_fab(w->sim);
 	fab_register(w->server_fab, &w->sweep_old, 8, &w->server_key);
-	if (watch_region_open(w, w->server_fab, &region) != 0 ||
-	    fab_connect(region, NULL, 4, 0, &w->server_ep) != 0)
-		sim_fail(w->sim, "the server does not reach itself");
+	reach_itself(w);
 	sim_spawn(w->sim, w->server_fab, tick_main, w);
 	sim_spawn(w->sim, w->server_fab, sweep_main, w);
+	if (w->config->scrubs)
+		scrub_start(w);
+	if (w->config->n_forged)
+		forge_start(w);
 }
 
 /* ---- Keepalives ---- */
@@ -256,7 +308,7 @@ make_ready(struct peer *p, struct rkv_session *s, struct link *link)
 		return false;
 	link->fab = p->fab;
 	link->layout = w->layout;
-	link->epoch = 1;
+	link->epoch = w->epoch;
 	s->port.next_link = *link;
 	atomic_store(&s->port.state, LINK_READY);
 	store_trace(w, "client %u: connection %u is ready, session %u", p->number,
@@ -347,6 +399,20 @@ serve(struct peer *p)
 	p->is_pinned = false;
 }
 
+/* As control.c: stamps of another epoch mean nothing. */
+static void
+take_hello(struct peer *p)
+{
+	struct stamps *st = &p->client.stamps;
+	if (p->epoch != p->w->epoch) {
+		p->epoch = p->w->epoch;
+		atomic_store(&st->g, 0);
+		atomic_store(&st->newest, p->w->newest);
+	} else if (p->w->newest > atomic_load(&st->newest)) {
+		atomic_store(&st->newest, p->w->newest);
+	}
+}
+
 /* The control connection was lost: the region with it; then a new hello. */
 static void
 reconnect(struct peer *p)
@@ -373,8 +439,7 @@ reconnect(struct peer *p)
 		sim_fail(p->w->sim, "the region cannot be opened again");
 	p->is_cut = false;
 	p->connection = (uint64_t)sim_now(p->w->sim);
-	if (p->w->newest > atomic_load(&p->client.stamps.newest))
-		atomic_store(&p->client.stamps.newest, p->w->newest);
+	take_hello(p);
 }
 
 void

@@ -105,11 +105,25 @@ check_free(struct world *w, uint64_t chunk)
 				 "a chunk became FREE before its blocks' stamps have passed");
 }
 
+/* A chunk left in good order has no block that is torn and may still be written. */
+static void
+check_left(struct world *w, uint64_t chunk, uint64_t desc)
+{
+	uint64_t first = layout_chunk_off(&w->layout, chunk);
+	uint64_t len = layout_class_granules(chunk_class(desc)) * LIMIT_GRANULE;
+	for (uint64_t i = 0; i < layout_blocks_per_chunk(&w->layout, chunk_class(desc)); i++)
+		if (w->ages->written[granule_of(w, first + i * len)] >= server_g(w) &&
+		    !watch_has_valid_header(w, first + i * len))
+			sim_fail(w->sim, "a chunk is left in good order, with a torn block");
+}
+
 void
 stamps_desc_moved(struct world *w, uint64_t chunk, uint64_t from, uint64_t to)
 {
 	if (chunk_state(to) == CHUNK_FREE)
 		check_free(w, chunk);
+	if (chunk_state(to) == CHUNK_LEFT)
+		check_left(w, chunk, to);
 	if (chunk_state(to) == CHUNK_OWNED)
 		w->ages->adopted[chunk] = chunk_state(from) == CHUNK_ORPHAN ? w->newest : 0;
 }
@@ -173,6 +187,25 @@ check_qp(struct world *w, const struct model_qp *qp, uint64_t g)
 			oldest = stamp;
 	if (oldest < g)
 		sim_fail(w->sim, "a stamp has passed, and a WRITE of it is still under way");
+}
+
+/* Is a WRITE to this address posted, and not yet in memory? */
+bool
+stamps_is_under_way(const struct world *w, uint64_t off)
+{
+	uint64_t addr = model_addr(w->sim->servers[w->server].range, off);
+	for (unsigned q = 0; q < w->sim->model->n_qps; q++) {
+		const struct model_qp *qp = &w->sim->model->qps[q];
+		for (unsigned i = 0; i < qp->n_pipe; i++)
+			for (unsigned k = 0;
+			     qp->pipe[i]->kind == MODEL_PUT && k < qp->pipe[i]->n_pieces; k++)
+				if (qp->pipe[i]->piece[k].remote == addr)
+					return true;
+		for (unsigned i = 0; i < qp->wbr.n; i++)
+			if (qp->wbr.v[i].addr == addr)
+				return true;
+	}
+	return false;
 }
 
 /*

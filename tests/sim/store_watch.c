@@ -117,8 +117,8 @@ valid_key(const struct world *w, uint64_t word, struct hash *ret_hash)
 }
 
 /* Does the block at an offset, as it is in memory, name itself? */
-static bool
-has_valid_header(const struct world *w, uint64_t off)
+bool
+watch_has_valid_header(const struct world *w, uint64_t off)
 {
 	struct hash hash;
 	const struct block_header *h = (const struct block_header *)(const void *)(w->memory + off);
@@ -147,7 +147,8 @@ who_refers(const struct world *w, uint64_t off, uint64_t len)
 {
 	for (unsigned i = 0; i < n_index_words(w); i++) {
 		uint64_t word = w->now[i];
-		if (is_slot(i) && slot_refers(word) && slot_block_off(word) < off + len &&
+		if (is_slot(i) && slot_refers(word) && !is_forged(w, word) &&
+		    slot_block_off(word) < off + len &&
 		    off < slot_block_off(word) + slot_read_len(word))
 			return i;
 	}
@@ -166,7 +167,8 @@ static struct edge *
 edge_find(struct world *w, uint64_t off, uint64_t expect, uint64_t swap)
 {
 	struct edge *e = *edge_list(w, off, expect, swap);
-	while (e && (e->off != off || e->expect != expect || e->swap != swap))
+	while (e &&
+	       (e->off != off || e->expect != expect || e->swap != swap || e->epoch != w->epoch))
 		e = e->next;
 	return e;
 }
@@ -183,6 +185,7 @@ edge_post(struct world *w, const struct fab_op *op, struct record *record)
 				   .off = op->roff,
 				   .expect = op->expect,
 				   .swap = op->swap,
+				   .epoch = w->epoch,
 				   .record = record};
 		*list = e;
 	}
@@ -278,9 +281,9 @@ moved(struct world *w, unsigned i, uint64_t from, uint64_t to)
 		sim_fail(w->sim, "a bucket's meta word changed");
 		return;
 	}
-	if (slot_refers(from))
+	if (slot_refers(from) && !is_forged(w, from))
 		left(w, i, from);
-	if (slot_refers(to))
+	if (slot_refers(to) && !is_forged(w, to))
 		entered(w, i, to);
 }
 
@@ -288,7 +291,7 @@ static void
 look_at_blocks(struct world *w)
 {
 	for (unsigned i = 0; i < n_index_words(w); i++)
-		if (is_slot(i) && slot_refers(w->now[i]))
+		if (is_slot(i) && slot_refers(w->now[i]) && !is_forged(w, w->now[i]))
 			left(w, i, w->now[i]);
 }
 
@@ -297,7 +300,7 @@ look_at_marks(struct world *w)
 {
 	for (unsigned i = 0; i < n_index_words(w); i++) {
 		uint64_t word = w->now[i];
-		if (is_slot(i) && slot_refers(word) &&
+		if (is_slot(i) && slot_refers(word) && !is_forged(w, word) &&
 		    map_entry(w, slot_block_off(word)) == layout_mark(slot_tag(word)))
 			sim_fail(w->sim, "the block of slot %u is marked as free", i);
 	}
@@ -375,14 +378,12 @@ check_block(struct world *w, struct peer *p, struct record *r, const struct fab_
 	if (is_in_hands(hand, tag) && hand->record != r)
 		sim_fail(w->sim, "a block is in the hands of two operations");
 	*hand = (struct hand){.record = r, .n_links_lost = r->n_links_lost, .tag = tag};
-	stamps_written(w, f->roff, len, tag, !has_valid_header(w, f->roff));
+	stamps_written(w, f->roff, len, tag, !watch_has_valid_header(w, f->roff));
 }
 
 static void
-check_mark(struct world *w, const struct fab_op *f)
+check_mark(struct world *w, uint64_t off, uint8_t mark)
 {
-	uint64_t off = w->layout.heap_off + (f->roff - w->layout.free_map_off) * LIMIT_GRANULE;
-	uint8_t mark = *(const uint8_t *)f->piece[0].local & LAYOUT_MARK_MASK;
 	struct hand *hand = hand_of(w, off);
 	unsigned i = who_refers(w, off, 1);
 	if (i < w->n_words && slot_block_off(w->now[i]) == off &&
@@ -391,9 +392,48 @@ check_mark(struct world *w, const struct fab_op *f)
 	if (layout_mark(hand->tag) != mark)
 		sim_fail(w->sim, "a block of tag %u is marked with %u", hand->tag, mark);
 	if (hand->is_marked)
-		sim_fail(w->sim, "a block is marked twice");
+		sim_fail(w->sim, "the block at %" PRIx64 " is marked twice, with %u", off, mark);
 	hand->is_marked = true;
 	stamps_marked(w, off);
+}
+
+static void
+check_posted_mark(struct world *w, const struct fab_op *f)
+{
+	uint64_t granule = f->roff - w->layout.free_map_off;
+	check_mark(w, w->layout.heap_off + granule * LIMIT_GRANULE,
+		   *(const uint8_t *)f->piece[0].local & LAYOUT_MARK_MASK);
+}
+
+void
+watch_marked(struct world *w, uint64_t block_off, uint32_t tag)
+{
+	struct hand *hand = hand_of(w, block_off);
+	uint64_t map_off = layout_map_off(&w->layout, block_off);
+	if (is_in_hands(hand, tag))
+		sim_fail(w->sim, "the server marks a block that an operation has in hand");
+	if (!watch_has_valid_header(w, block_off))
+		sim_fail(w->sim, "the server marks a block without a valid header");
+	/* A mark that was lost with its connection was none. */
+	if (map_entry(w, block_off) != layout_mark(tag) && !stamps_is_under_way(w, map_off))
+		hand->is_marked = false;
+	check_mark(w, block_off, layout_mark(tag));
+}
+
+/* [RANGE] An operation reads slots, buckets and blocks, each in its chunk; nothing else. */
+static void
+check_read(struct world *w, const struct fab_op *f)
+{
+	const struct layout *l = &w->layout;
+	uint64_t len = (uint64_t)f->piece[0].len + f->piece[1].len;
+	uint64_t index_len = 8 * (uint64_t)n_index_words(w);
+	bool is_index = f->roff >= l->index_off && f->roff + len <= l->index_off + index_len;
+	uint64_t in_heap = f->roff - l->heap_off;
+	bool is_block = f->roff >= l->heap_off && in_heap < l->n_chunks * l->chunk_size &&
+			in_heap % l->chunk_size + len <= l->chunk_size;
+	if (!is_index && !is_block)
+		sim_fail(w->sim, "%" PRIu64 " bytes are read at %" PRIx64 ", no block", len,
+			 f->roff);
 }
 
 static void
@@ -419,7 +459,7 @@ count_op(struct world *w, const struct op *op)
 	else if (op->step == STEP_KILLED)
 		store_count(w, STORE_KILL);
 	else if (op->step == STEP_RIVAL_KILLED)
-		store_count(w, STORE_RIVAL_KILL);
+		store_count(w, op->rival_is_in_the_way ? STORE_CROWDED : STORE_RIVAL_KILL);
 	else if (op->step == STEP_RECHECKED)
 		store_count(w, STORE_RECHECK);
 	else if (op->step == STEP_EXPIRED)
@@ -464,9 +504,11 @@ note(struct world *w, struct peer *p, struct record *r, const struct fab_op *f)
 	else if (f->kind == FAB_WRITE && p && f->roff >= w->layout.heap_off)
 		check_block(w, p, r, f);
 	else if (f->kind == FAB_WRITE && f->roff >= w->layout.free_map_off)
-		check_mark(w, f);
+		check_posted_mark(w, f);
 	else if (f->kind == FAB_WRITE)
 		sim_fail(w->sim, "a WRITE to words that only CAS may change, at %" PRIx64, f->roff);
+	else if (f->kind == FAB_READ && r)
+		check_read(w, f);
 	else if (f->kind == FAB_FAA)
 		store_count(w, STORE_FLUSH);
 }
@@ -623,13 +665,22 @@ watch_region_open(struct world *w, struct fab *fab, struct fab_region **ret_regi
 
 /* ---- Operations ---- */
 
+static int64_t
+next_moment(struct world *w)
+{
+	w->wall_at[++w->moment] = wall_now(w);
+	return w->moment;
+}
+
 void
 watch_begin(struct record *r)
 {
 	struct world *w = r->peer->w;
 	r->is_in_flight = true;
 	r->begun = sim_n_steps(w->sim);
-	r->lin.invoked = ++w->moment;
+	r->lin.invoked = next_moment(w);
+	r->epoch_begun = w->epoch;
+	r->wall_begun_ns = wall_now(w);
 	w->counts->n_ops++;
 	store_trace(w, "client %u op %d: %s begins, key %u, value %" PRIu64, r->peer->number,
 		    (int)(r - w->record),
@@ -653,7 +704,7 @@ check_visible(struct world *w, struct record *r, const struct edge *e)
 {
 	struct fab_endpoint *ep = r->peer->session ? r->peer->session->link.ep : NULL;
 	uint64_t base = model_addr(w->sim->servers[w->server].range, 0);
-	if (!ep || has_moved_on(w, r, e))
+	if (!ep || e->epoch != w->epoch || has_moved_on(w, r, e))
 		return;
 	const struct model_qp *qp = &w->sim->model->qps[((struct sim_endpoint *)ep)->qp];
 	for (unsigned i = 0; i < qp->wbr.n; i++) {
@@ -678,6 +729,9 @@ check_done(struct world *w, struct record *r)
 		return;
 	}
 	struct edge *e = r->try[r->n_tries - 1];
+	if (r->request.op == RKV_OP_ADD && slot_state(e->expect) == SLOT_COMMITTED &&
+	    e->expect != 0)
+		store_count(w, STORE_ADD_OVER_EXPIRED);
 	if (e->n_claimed++ >= e->n_applied)
 		sim_fail(w->sim, "a mutation succeeded whose CAS did not execute");
 	check_visible(w, r, e);
@@ -697,6 +751,20 @@ check_not_applied(struct world *w, struct record *r)
 	}
 }
 
+/* A GET that began when one was over for certain does not return it. */
+static void
+check_expiry(struct world *w, const struct record *r)
+{
+	for (unsigned i = 0; i < w->n_records; i++) {
+		const struct record *by = &w->record[i];
+		int64_t ttl_ns = by->request.options.ttl_s * NS_OF_S;
+		if (ttl_ns && !by->is_in_flight && by->lin.result == LIN_DONE &&
+		    by->request.op != RKV_OP_GET && by->lin.version == r->lin.version &&
+		    r->wall_begun_ns > by->wall_ended_ns + ttl_ns + 2 * NS_OF_S)
+			sim_fail(w->sim, "a value was read that had expired");
+	}
+}
+
 static void
 count_status(struct world *w, int status)
 {
@@ -708,7 +776,7 @@ count_status(struct world *w, int status)
 		{ERR_AGAIN, STORE_AGAIN},           {ERR_NO_SPACE, STORE_NO_SPACE},
 		{ERR_INDEX_FULL, STORE_INDEX_FULL}, {ERR_CONN, STORE_CONN},
 		{ERR_EXISTS, STORE_EXISTS},         {ERR_MISMATCH, STORE_MISMATCH},
-		{ERR_TOO_SMALL, STORE_TOO_SMALL},
+		{ERR_TOO_SMALL, STORE_TOO_SMALL},   {ERR_CORRUPT, STORE_CORRUPT},
 	};
 	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++)
 		if (events[i].status == status)
@@ -740,16 +808,21 @@ watch_end(struct record *r, int status)
 	if (r->n_out)
 		sim_fail(w->sim, "a request completes while a batch of it is out");
 	r->is_in_flight = false;
-	r->lin.responded = ++w->moment;
+	r->lin.responded = next_moment(w);
+	r->epoch_ended = w->epoch;
+	r->wall_ended_ns = wall_now(w);
 	r->lin.result = (uint8_t)lin_result_of_status(status);
 	count_status(w, status);
 	if (w->config->is_live)
 		check_live(w, r, status);
-	if (status == ERR_CORRUPT || status == ERR_INVALID || status == ERR_NOMEM ||
-	    status == ERR_TOO_BIG || status == ERR_PERM)
+	if ((status == ERR_CORRUPT && !w->config->n_forged) || status == ERR_INVALID ||
+	    status == ERR_NOMEM || status == ERR_TOO_BIG || status == ERR_PERM)
 		sim_fail(w->sim, "an operation ended with status %d", status);
-	if (r->request.op == RKV_OP_GET)
+	if (r->request.op == RKV_OP_GET) {
+		if (status == 0)
+			check_expiry(w, r);
 		return;
+	}
 	if (status == 0)
 		check_done(w, r);
 	else if (status != ERR_MAYBE && status != ERR_TIMEOUT)
@@ -774,7 +847,8 @@ watch_start(struct world *w)
 	w->now = calloc(w->n_words, sizeof(*w->now));
 	w->hand =
 		calloc(w->layout.n_chunks * w->layout.chunk_size / LIMIT_GRANULE, sizeof(*w->hand));
-	assert(w->seen && w->now && w->hand);
+	w->wall_at = calloc(2 * (size_t)w->n_records_max + 2, sizeof(*w->wall_at));
+	assert(w->seen && w->now && w->hand && w->wall_at);
 	stamps_start(w);
 	sim_set_hook(w->sim, look, w);
 }
@@ -789,9 +863,98 @@ watch_stop(struct world *w)
 			free(e);
 		}
 	stamps_stop(w);
+	free(w->wall_at);
 	free(w->hand);
 	free(w->now);
 	free(w->seen);
+}
+
+void
+watch_restarted(struct world *w)
+{
+	uint64_t n_granules = w->layout.n_chunks * w->layout.chunk_size / LIMIT_GRANULE;
+	memset(w->seen, 0, w->n_words * sizeof(*w->seen));
+	memset(w->now, 0, w->n_words * sizeof(*w->now));
+	memset(w->hand, 0, n_granules * sizeof(*w->hand));
+	stamps_stop(w);
+	stamps_start(w);
+	w->n_links_lost++;
+}
+
+/* Behind the scrubber's last round there is no garbage, and nothing tentative. */
+static void
+look_for_garbage(struct world *w)
+{
+	for (uint64_t i = 0; i < w->layout.n_chunks; i++) {
+		uint64_t desc = word_at(w, layout_desc_off(&w->layout, i));
+		uint64_t at = layout_chunk_off(&w->layout, i);
+		uint64_t len = layout_class_granules(chunk_class(desc)) * LIMIT_GRANULE;
+		uint64_t end = at + layout_blocks_per_chunk(&w->layout, chunk_class(desc)) * len;
+		for (; chunk_state(desc) != CHUNK_FREE && at < end; at += len) {
+			uint32_t tag = block_tag((const void *)(w->memory + at));
+			if (watch_has_valid_header(w, at) &&
+			    map_entry(w, at) == layout_mark(tag + SLOT_TAG_COUNT - 1) &&
+			    who_refers(w, at, len) == w->n_words)
+				sim_fail(w->sim, "garbage is left: a block of tag %u at %" PRIx64,
+					 tag, at);
+		}
+	}
+	for (unsigned i = 0; i < n_index_words(w); i++)
+		if (is_slot(i) && w->now[i] != 0 && slot_state(w->now[i]) == SLOT_TENTATIVE)
+			sim_fail(w->sim, "a tentative word is left, in slot %u", i);
+}
+
+/* ---- The history ---- */
+
+static void
+add(struct world *w, struct lin_history *history, const struct lin_op *op, uint64_t epoch)
+{
+	struct lin_op of_epoch = *op;
+	of_epoch.key += epoch * KEYS_MAX;
+	if (lin_history_add(history, &of_epoch, 1) != 0)
+		sim_fail(w->sim, "no memory for a history");
+}
+
+/*
+ * Each epoch has a history of its own. What was in flight when one ended took effect in one of them
+ * or in none.
+ */
+static void
+add_record(struct world *w, struct lin_history *history, const struct record *r)
+{
+	struct lin_op op = r->lin;
+	uint64_t last = r->is_in_flight ? w->epoch : r->epoch_ended;
+	if (r->is_in_flight)
+		op.result = LIN_OPEN;
+	if (r->epoch_begun != last) {
+		bool may_act = op.result == LIN_DONE || op.result == LIN_OPEN;
+		if (op.kind == LIN_GET || !may_act)
+			return;
+		op.result = LIN_OPEN;
+		op.version = 0;
+	}
+	for (uint64_t epoch = r->epoch_begun; epoch <= last; epoch++)
+		add(w, history, &op, epoch);
+}
+
+/* A value that expires is deleted by nobody, some time after the clocks were moved past its end. */
+static void
+add_expiry(struct world *w, struct lin_history *history, const struct record *r)
+{
+	int64_t at_ns = r->wall_begun_ns + r->request.options.ttl_s * NS_OF_S;
+	int64_t moment = r->lin.invoked;
+	bool is_applied = r->is_in_flight || r->lin.result == LIN_DONE || r->lin.result == LIN_OPEN;
+	if (r->request.options.ttl_s == 0 || !is_applied)
+		return;
+	while (moment <= w->moment && w->wall_at[moment] < at_ns)
+		moment++;
+	if (moment > w->moment)
+		return;
+	store_count(w, STORE_EXPIRY);
+	struct lin_op gone = {
+		.key = r->lin.key, .kind = LIN_DELETE, .result = LIN_OPEN, .invoked = moment};
+	for (uint64_t epoch = r->epoch_begun; epoch <= w->epoch; epoch++)
+		add(w, history, &gone, epoch);
 }
 
 /* The whole history. */
@@ -806,20 +969,20 @@ watch_finish(struct world *w)
 	look_at_blocks(w);
 	if (w->config->n_faults == 0 && w->n_links_lost == 0)
 		stamps_finish(w);
+	if (w->is_scrubbed)
+		look_for_garbage(w);
 	if (lin_history_new(&history) != 0)
 		return;
 	for (unsigned i = 0; i < w->n_records; i++) {
-		if (w->record[i].is_in_flight)
-			w->record[i].lin.result = LIN_OPEN;
-		if (lin_history_add(history, &w->record[i].lin, 1) != 0)
-			sim_fail(w->sim, "no memory for a history");
+		add_record(w, history, &w->record[i]);
+		add_expiry(w, history, &w->record[i]);
 	}
 	int rc = lin_check(history, &options, &report);
 	if (rc == LIN_BAD && w->config->is_traced)
 		lin_dump(history, &report, stderr);
 	if (rc == LIN_BAD)
-		sim_fail(w->sim, "not linearisable: key %u, operation %zu", (unsigned)report.key,
-			 report.op);
+		sim_fail(w->sim, "not linearisable: key %u, operation %zu",
+			 (unsigned)(report.key % KEYS_MAX), report.op);
 	else if (rc == LIN_UNDECIDED)
 		w->counts->n_undecided++;
 	else if (rc < 0)

@@ -208,7 +208,10 @@ run_scope(struct sim *sim, void *arg)
 	w->config = &run->config;
 	w->counts = &run->counts;
 	w->newest = 1000;
-	w->record = calloc(CLIENTS_MAX * OPS_MAX + N_KEYS + 8, sizeof(*w->record));
+	w->epoch = 1;
+	w->scrubber_a = UINT64_MAX;
+	w->n_records_max = CLIENTS_MAX * OPS_MAX + N_KEYS + 8;
+	w->record = calloc(w->n_records_max, sizeof(*w->record));
 	assert(w->record);
 	store_format(w, w->config->n_groups, w->config->n_chunks, 1);
 	make_keys(w);

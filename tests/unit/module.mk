@@ -7,7 +7,9 @@ san_TESTS += tests/unit/test_generators tests/unit/test_histogram
 test_generators_EXTRA := bench/generator.c bench/workload.c bench/inserts.c bench/value.c \
 	bench/sizes.c bench/shared.c
 test_histogram_EXTRA := bench/generator.c bench/histogram.c
-unit_TESTS += tests/unit/test_bench_worker tests/unit/test_bench_trace
+unit_TESTS += tests/unit/test_bench_worker tests/unit/test_bench_trace \
+	tests/unit/test_bench_clock
+test_bench_clock_EXTRA := bench/clock.c
 san_TESTS += tests/unit/test_bench_worker tests/unit/test_bench_trace
 test_bench_worker_EXTRA := bench/worker.c bench/tally.c bench/histogram.c bench/generator.c \
 	bench/value.c bench/clock.c

@@ -18,7 +18,7 @@ IMAGE_CACHE=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/rkv-vm
 PATH=$PATH:/usr/sbin:/sbin
 
 # crc32_generic comes first: rxe asks for it by name when a device is added.
-image_modules='crc32_generic rdma_rxe rdma_ucm ib_uverbs dummy veth sch_netem'
+image_modules='crc32_generic rdma_rxe rdma_ucm ib_uverbs dummy veth bridge sch_netem'
 image_programs='busybox bash ip tc rdma setpriv'
 # What the C library loads when a thread is cancelled or ends by pthread_exit.
 image_libraries='libgcc_s.so.1'

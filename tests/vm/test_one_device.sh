@@ -10,5 +10,5 @@ vm_test one_device \
 	tests/vm/test_steady tests/vm/test_growth tests/vm/test_messages tests/vm/test_soft_roce \
 	tests/vm/test_rates \
 	tests/proc/test_cost tests/proc/test_mixed tests/proc/test_kill tests/proc/test_limits \
-	tests/proc/test_bench
+	tests/proc/test_bench tests/proc/test_bench_raw
 finish
