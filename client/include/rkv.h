@@ -17,6 +17,8 @@
  * THREADS. A client may be used by any thread. A session is used by one thread at a time; open one
  *   per thread. Requests and their buffers belong to the session from submission to completion.
  * FORK. A client is of no use in a child process after fork(): every call there is RKV_E_INVALID.
+ *   The child may open its own; over RDMA only if no process before it has used RDMA since the
+ *   last exec(): kernel and librdmacm tie a device to the process that opened it (RKV_E_PERM).
  *   exec() is harmless: all descriptors are close-on-exec.
  * ROUND TRIPS. Costs are counted in batches that are posted with one doorbell and waited for once;
  *   "warm" means that the session's location cache knows where the key is.
