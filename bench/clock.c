@@ -6,6 +6,7 @@
  */
 #include "bench/clock.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,14 +15,14 @@
 
 struct clock_scale clock_scale;
 
-static int
+static bool
 kernel_uses_the_counter(void)
 {
 	char name[32] = "";
 	FILE *file =
 		fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "re");
 	if (file == NULL)
-		return 0;
+		return false;
 	char *line = fgets(name, sizeof(name), file);
 	fclose(file);
 	return line && (strcmp(name, "tsc\n") == 0 || strcmp(name, "arch_sys_counter\n") == 0);
@@ -47,8 +48,8 @@ read_both(uint64_t *ret_ticks, uint64_t *ret_ns)
 void
 clock_init(void)
 {
-	uint64_t ticks;
-	uint64_t ns;
+	uint64_t ticks = 0;
+	uint64_t ns = 0;
 	if (!kernel_uses_the_counter())
 		return;
 	read_both(&clock_scale.base_ticks, &clock_scale.base_ns);

@@ -163,8 +163,10 @@ gen_key_name_padded(char name[GEN_KEY_MAX], uint64_t number, uint32_t n_digits)
 	uint32_t middle = (uint32_t)(upper % e8);
 	uint32_t lower = (uint32_t)(number % e8);
 	const uint32_t groups[GEN_DIGITS_MAX / 4] = {
-		four_digits((uint32_t)(upper / e8)), four_digits(middle / e4),
-		four_digits(middle % e4),            four_digits(lower / e4),
+		four_digits((uint32_t)(upper / e8)),
+		four_digits(middle / e4),
+		four_digits(middle % e4),
+		four_digits(lower / e4),
 		four_digits(lower % e4),
 	};
 	char digits[2 * GEN_DIGITS_MAX] = {0}; /* what is copied beyond the end does not count */

@@ -339,10 +339,10 @@ step_timeout_ms(const struct cm_wait *wait)
 /* ---- The client's steps ---- */
 
 int
-cm_resolve(struct rdma_cm_id *id, const char *address, const struct cm_wait *wait,
-	   char reason[VERBS_REASON_MAX])
+cm_resolve(struct rdma_cm_id *id, const struct sockaddr_storage *source, const char *address,
+	   const struct cm_wait *wait, char reason[VERBS_REASON_MAX])
 {
-	struct sockaddr_storage to;
+	struct sockaddr_storage from = {0}, to;
 	struct cm_event event;
 	int r = cm_parse(address, &to);
 	if (r) {
@@ -350,7 +350,10 @@ cm_resolve(struct rdma_cm_id *id, const char *address, const struct cm_wait *wai
 			 "the server's hello has no numeric RDMA address and port");
 		return r;
 	}
-	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, step_timeout_ms(wait))) {
+	if (source)
+		from = *source;
+	if (rdma_resolve_addr(id, source ? (struct sockaddr *)&from : NULL, (struct sockaddr *)&to,
+			      step_timeout_ms(wait))) {
 		int error = errno;
 		snprintf(reason, VERBS_REASON_MAX, "no RDMA device of this machine leads to %s: %s",
 			 address, strerror(error));

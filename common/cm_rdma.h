@@ -67,9 +67,12 @@ int cm_parse(const char *address, struct sockaddr_storage *ret_address);
 /* The address an id is bound to, as cm_parse reads it. */
 void cm_format_local(struct rdma_cm_id *id, char ret_text[NET_TEXT_MAX]);
 
-/* Which device leads to the address: afterwards id->verbs and id->port_num are set. */
-int cm_resolve(struct rdma_cm_id *id, const char *address, const struct cm_wait *wait,
-	       char reason[VERBS_REASON_MAX]);
+/*
+ * Which device leads to the address: afterwards id->verbs and id->port_num are set. source: the
+ * local address to go from, or NULL for the one that the routes say.
+ */
+int cm_resolve(struct rdma_cm_id *id, const struct sockaddr_storage *source, const char *address,
+	       const struct cm_wait *wait, char reason[VERBS_REASON_MAX]);
 
 int cm_route(struct rdma_cm_id *id, const char *address, const struct cm_wait *wait,
 	     char reason[VERBS_REASON_MAX]);

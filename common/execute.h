@@ -135,10 +135,15 @@ execute_write_bulk(unsigned char *remote, const unsigned char *local, size_t len
 	memcpy(remote, local, len);
 }
 
+/* Behind an atomic operation: on x86-64 each one is a full fence already, also a CAS that fails. */
 static inline void
 execute_fence_full(void)
 {
+#if defined(__x86_64__)
+	atomic_signal_fence(memory_order_seq_cst);
+#else
 	atomic_thread_fence(memory_order_seq_cst);
+#endif
 }
 
 static inline void

@@ -196,8 +196,8 @@ fab_post(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n, void *co
 
 /*
  * The same without completion, sent at once, or, while completions keep coming, with what the next
- * poll sends: marks. An endpoint has room for 2 * depth of them
- * between two completions; ERR_AGAIN (> 0): there are more.
+ * poll sends: marks. An endpoint has room for 2 * depth of them between two completions; ERR_AGAIN
+ * (> 0): there are more.
  */
 static inline int
 fab_post_quiet(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n)

@@ -198,7 +198,7 @@ find_device(struct verbs_fab *f, const char *address, const struct cm_wait *wait
 	if (!r)
 		r = cm_id_create(channel, NULL, &id, reason);
 	if (!r)
-		r = cm_resolve(id, address, wait, reason);
+		r = cm_resolve(id, f->source, address, wait, reason);
 	if (r)
 		goto out;
 	pthread_mutex_lock(&f->mutex);
@@ -779,13 +779,14 @@ verbs_open_fabric(const struct log *log, struct fab **ret_fab)
 }
 
 int
-verbs_open_on(struct rdma_cm_id *id, const struct log *log, struct fab **ret_fab,
+verbs_open_on(struct verbs_device *device, const struct log *log, struct fab **ret_fab,
 	      char reason[VERBS_REASON_MAX])
 {
 	struct fab *fab;
 	if (verbs_open_fabric(log, &fab))
 		return verbs_explain(ENOMEM, "open the fabric", reason);
-	int r = take_device(fab_of(fab), id, reason);
+	fab_of(fab)->source = &device->source;
+	int r = take_device(fab_of(fab), device->id, reason);
 	if (r) {
 		fab_close(fab);
 		return r;

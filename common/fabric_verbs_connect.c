@@ -242,7 +242,7 @@ endpoint_connect(struct verbs_endpoint *ep, const struct fab_ticket *ticket,
 	if (!r)
 		r = cm_id_create(ep->channel, NULL, &ep->id, reason);
 	if (!r)
-		r = cm_resolve(ep->id, address, wait, reason);
+		r = cm_resolve(ep->id, f->source, address, wait, reason);
 	if (!r)
 		r = verbs_check_device(f, ep->id, address, reason);
 	if (!r)

@@ -570,6 +570,7 @@ verbs_device_open(const struct verbs_choice *choice, struct verbs_device **ret_d
 	if (r)
 		goto fail;
 	describe_device(device);
+	device->source = device->address;
 	set_port(&device->address, choice->address.port);
 	*ret_device = device;
 	return 0;

@@ -31,8 +31,9 @@ struct verbs_limits {
 
 struct verbs_device {
 	struct rdma_event_channel *channel;
-	struct rdma_cm_id *id; /* bound to the address: keeps the device open */
-	struct sockaddr_storage address;
+	struct rdma_cm_id *id;           /* bound to the address: keeps the device open */
+	struct sockaddr_storage address; /* to listen at */
+	struct sockaddr_storage source;  /* the same without port, to connect from */
 	struct ibv_pd *pd;
 	struct verbs_limits limits;
 	char text[VERBS_TEXT_MAX];
@@ -96,6 +97,7 @@ struct verbs_fab {
 	struct rdma_cm_id *anchor; /* keeps the device open */
 	struct ibv_context *context;
 	struct ibv_pd *pd;
+	const struct sockaddr_storage *source; /* the address to connect from, or NULL: any */
 	struct verbs_limits limits;
 	struct verbs_registration *registrations;
 };
@@ -189,8 +191,11 @@ void verbs_endpoint_end(struct verbs_endpoint *ep);
 
 void verbs_disconnect(struct fab_endpoint *endpoint);
 
-/* A fabric whose device is given. */
-int verbs_open_on(struct rdma_cm_id *id, const struct log *log, struct fab **ret_fab,
+/*
+ * A fabric that works with this device, and connects from its address: the routes to one's own
+ * address may lead through another one. The device outlives it.
+ */
+int verbs_open_on(struct verbs_device *device, const struct log *log, struct fab **ret_fab,
 		  char reason[VERBS_REASON_MAX]);
 
 /* As fab_region_open, on such a fabric: without looking for the device. */

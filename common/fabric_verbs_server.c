@@ -644,7 +644,7 @@ verbs_loopback(struct verbs_server *server, uint64_t scratch_roff,
 		return verbs_explain(errno, "draw a random token", reason);
 	memcpy(offer.token, server->loopback_token, sizeof(offer.token));
 	server->has_loopback_token = true;
-	int r = verbs_open_on(server->device->id, server->log, &fab, reason);
+	int r = verbs_open_on(server->device, server->log, &fab, reason);
 	if (!r)
 		r = verbs_region_on(fab, &offer, &region, reason);
 	if (!r)

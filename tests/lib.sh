@@ -120,8 +120,8 @@ start_server()
 {
 	: >"$DIR/server.out"
 	# shellcheck disable=SC2086 # words
-	"$RKV_BUILD/kv-server" --listen 127.0.0.1:0 "$@" ${RKV_SERVER_ARGS---fabric soft} >"$DIR/server.out" \
-		2>"$DIR/server.err" &
+	"$RKV_BUILD/kv-server" --listen 127.0.0.1:0 "$@" ${RKV_SERVER_ARGS---fabric soft} \
+		>"$DIR/server.out" 2>"$DIR/server.err" &
 	SERVER_PID=$!
 	wait_for 30 server_said_ready
 	SERVER=$(sed -n 's/^kv-server: ready on \([^ ,]*\).*/\1/p' "$DIR/server.out")

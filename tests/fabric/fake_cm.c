@@ -56,6 +56,12 @@ unlock(void)
 
 /* ---- Channels and events ---- */
 
+static struct fake_channel *
+channel_of(struct rdma_event_channel *channel)
+{
+	return (struct fake_channel *)(void *)channel;
+}
+
 struct rdma_event_channel *
 rdma_create_event_channel(void)
 {
@@ -73,7 +79,7 @@ rdma_create_event_channel(void)
 void
 rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
-	struct fake_channel *c = (struct fake_channel *)channel;
+	struct fake_channel *c = channel_of(channel);
 	if (!TAILQ_EMPTY(&c->events))
 		fake_abort("a channel is destroyed before its ids");
 	close(channel->fd);
@@ -86,7 +92,7 @@ static void
 send_event(struct fake_id *to, enum rdma_cm_event_type type, int status,
 	   const struct rdma_conn_param *param)
 {
-	struct fake_channel *c = (struct fake_channel *)to->id.channel;
+	struct fake_channel *c = channel_of(to->id.channel);
 	struct fake_event_entry *e = calloc(1, sizeof(*e));
 	uint64_t one = 1;
 	e->event.id = &to->id;
@@ -139,7 +145,7 @@ rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **eve
 {
 	if (!(fcntl(channel->fd, F_GETFL) & O_NONBLOCK))
 		fake_abort("rdma_get_cm_event would block");
-	struct fake_event_entry *e = take_event((struct fake_channel *)channel);
+	struct fake_event_entry *e = take_event(channel_of(channel));
 	if (!e) {
 		errno = EAGAIN;
 		return -1;
@@ -202,7 +208,7 @@ rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void 
 static void
 drop_events(struct fake_id *id)
 {
-	struct fake_channel *c = (struct fake_channel *)id->id.channel;
+	struct fake_channel *c = channel_of(id->id.channel);
 	struct fake_event_entry *e = TAILQ_FIRST(&c->events), *next;
 	uint64_t n;
 	for (; e; e = next) {
@@ -370,12 +376,12 @@ rdma_resolve_addr(struct rdma_cm_id *rdma, struct sockaddr *src, struct sockaddr
 		  int timeout_ms)
 {
 	struct fake_id *id = (struct fake_id *)rdma;
-	const struct fake_address *a = find_address(dst);
-	if (src || timeout_ms <= 0)
+	const struct fake_address *a = find_address(src ? src : dst);
+	if (timeout_ms <= 0 || (src && (!a || port_of(src) != 0)))
 		fake_abort("rdma_resolve_addr is called otherwise");
 	if (fake_fails("rdma_resolve_addr"))
 		return -1;
-	int device = fake.route_device >= 0 ? fake.route_device : a ? a->device : -1;
+	int device = !src && fake.route_device >= 0 ? fake.route_device : a ? a->device : -1;
 	lock();
 	memcpy(&rdma->route.addr.dst_storage, dst, sizeof(struct sockaddr_in6));
 	if (goes_wrong(id, fake.on_resolve_addr)) {

@@ -901,6 +901,8 @@ test_loopback(void **state)
 		struct fab_endpoint *loop = NULL;
 		fake_reset();
 		fake.swaps_replies = swapped;
+		fake.n_devices = 2;
+		fake.route_device = 1; /* others' way to it; not the server's own */
 		assert_int_equal(verbs_side_start(&side, WORLD_REGION_LEN, NULL), 0);
 		uint64_t *words = (uint64_t *)(void *)side.memory;
 		words[8] = 4711; /* the scratch word is what it was, afterwards */

@@ -616,7 +616,7 @@ test_index_full(void **state)
 		snprintf(key, sizeof(key), "key%u", i);
 		world_expect_cold(w, key, i == 3 ? "again" : key);
 	}
-	/* A tentative word is about to give a slot; one that does not is killed, whoever's it is. */
+	/* A tentative word is about to give a slot; one that does not is killed, whoever's. */
 	uint64_t off = world_find(w, "key5"), word = *world_word(w, off);
 	*world_word(w, off) = slot_with_state(word, SLOT_TENTATIVE);
 	assert_int_equal(world_put(s, "more", "value"), 0);

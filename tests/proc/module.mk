@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 proc_TESTS += tests/proc/test_cli tests/proc/test_examples
 san_TESTS += tests/proc/test_cli tests/proc/test_examples
-proc_TESTS += tests/proc/test_bench tests/proc/test_bench_raw tests/proc/test_bench_runs
+proc_TESTS += tests/proc/test_bench tests/proc/test_bench_raw tests/proc/test_bench_runs \
+	tests/proc/test_bench_page
 san_TESTS += tests/proc/test_bench tests/proc/test_bench_raw tests/proc/test_bench_runs
 test_bench_EXTRA := tests/proc/proc.c bench/generator.c bench/value.c
 proc_TESTS += tests/proc/test_server tests/proc/test_service

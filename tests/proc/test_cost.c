@@ -434,8 +434,8 @@ test_no_system_call(void **state)
 {
 	bool breaks_it = false;
 	(void)state;
-	if (SANITIZED)
-		skip(); /* its own checks call the system */
+	if (SANITIZED || !server->socket[0])
+		skip(); /* checks of the sanitizer, and Soft-RoCE's library, call the system */
 	/* A call that meets the control thread, which flushes marks once a stamp, waits for it. */
 	int code = 1;
 	for (unsigned i = 0; i < TRIES && code != 0; i++) {

@@ -165,10 +165,24 @@ get(const char *key, int status)
 }
 
 static int
-setup(void **state)
+setup_server(void **state)
 {
 	(void)state;
 	server = server_start("--pool-size", "256M", "--chunk-size", "1M", NULL);
+	return 0;
+}
+
+static int
+teardown_server(void **state)
+{
+	(void)state;
+	return server_stop(server);
+}
+
+static int
+setup(void **state)
+{
+	setup_server(state);
 	assert_int_equal(rkv_open(server->address, NULL, &client), RKV_OK);
 	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
 	assert_int_equal(rkv_session_open(client, &other), RKV_OK);
@@ -181,11 +195,10 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-	(void)state;
 	rkv_session_close(other);
 	rkv_session_close(session);
 	rkv_close(client);
-	return server_stop(server);
+	return teardown_server(state);
 }
 
 /* ---- Operations ---- */
@@ -387,7 +400,10 @@ main(void)
 		cmocka_unit_test(test_delete),
 		cmocka_unit_test(test_batches_share_a_doorbell),
 		cmocka_unit_test(test_steady_counts),
+	};
+	const struct CMUnitTest alone[] = {
 		cmocka_unit_test(test_nothing_but_doorbells),
 	};
-	return cmocka_run_group_tests(tests, setup, teardown);
+	int n_failed = cmocka_run_group_tests(alone, setup_server, teardown_server);
+	return n_failed + cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -7,6 +7,9 @@
 #                              the entries, and gives each of their results as one of ours
 #   vm_run DEVICES COMMAND     boots, sets up DEVICES, runs a shell command in the tree's copy; what
 #                              it says comes to standard output; the status is the command's
+#   vm_count_instructions      before these: a machine with one processor whose clock counts the
+#                              instructions that it executes, 4 ns each, whatever else its host
+#                              does: what depends on time repeats there
 #
 # In the machine /rkv is this tree as far as tests need it: the programs of RKV_BUILD in build/, and
 # the scripts. RKV_VM_S bounds the time in seconds. RKV_VM_KVM=1 uses hardware virtualisation, which
@@ -16,6 +19,12 @@
 . tests/vm/image.sh
 
 VM_MEMORY=2G
+VM_MACHINE=(-machine "accel=${RKV_VM_KVM:+kvm:}tcg" -smp 2)
+
+vm_count_instructions()
+{
+	VM_MACHINE=(-accel tcg,thread=single -smp 1 -icount shift=2,sleep=off)
+}
 
 # The second archive: what is under test, the tests, and libraries that the first does not have.
 vm_payload()
@@ -48,8 +57,8 @@ vm_payload()
 vm_boot()
 {
 	cat "$IMAGE/base.cpio" "$1" >"$DIR/root.cpio" || return 1
-	timeout "${RKV_VM_S:-600}" qemu-system-x86_64 -machine "accel=${RKV_VM_KVM:+kvm:}tcg" \
-		-cpu max,-erms,-fsrm -smp 2 -m "$VM_MEMORY" -nic none -nodefaults \
+	timeout "${RKV_VM_S:-600}" qemu-system-x86_64 "${VM_MACHINE[@]}" \
+		-cpu max,-erms,-fsrm -m "$VM_MEMORY" -nic none -nodefaults \
 		-display none -no-reboot \
 		-serial "file:$DIR/console" -serial stdio \
 		-kernel "$IMAGE/vmlinuz" -initrd "$DIR/root.cpio" \
