@@ -75,7 +75,8 @@ load_modules()
 	arch=$(dpkg --print-architecture 2>/dev/null || echo amd64)
 	say "this kernel ($(uname -r)) has no module rdma_rxe." >&2
 	cat >&2 <<-END
-		  Debian: a kernel of the package linux-image-$arch; those named "cloud" leave the module out.
+		  Debian: a kernel of the package linux-image-$arch; those named "cloud" leave the
+			module out.
 		  Ubuntu: apt-get install linux-modules-extra-$(uname -r)
 		  Containers and some virtual machines: the host's kernel needs it. The tests need
 		  none of this: make test-vm boots a kernel that has the module.
