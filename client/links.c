@@ -25,7 +25,7 @@
 #include "common/err.h"
 
 #define CONNECT_NS (1000 * CLOCK_NS_PER_MS) /* for one endpoint */
-#define MAINTAIN_NS (50 * CLOCK_NS_PER_MS)  /* for one session's flush */
+#define MAINTAIN_NS (50 * CLOCK_NS_PER_MS)  /* for a round of upkeep: keepalives wait for it */
 #define GIVE_BACK_EVERY_NS CLOCK_NS_PER_S
 #define BACKOFF_MIN_NS (20 * CLOCK_NS_PER_MS)
 #define BACKOFF_MAX_NS CLOCK_NS_PER_S
@@ -639,13 +639,14 @@ maintain(struct links *links, struct rkv_session *session)
 	if (!session_take(session))
 		return;
 	if (link_state(session) == LINK_UP)
-		session_maintain(session, fab_now(links->client->fab) + MAINTAIN_NS);
+		session_maintain(session, links->round_ns);
 	session_release(session);
 }
 
 void
 links_maintain(struct links *links, int64_t now_ns)
 {
+	links->round_ns = now_ns + MAINTAIN_NS;
 	for_each(links, is_cut_off, drop_link);
 	for_each(links, holds_marks, maintain);
 	if (now_ns - links->gave_back_ns >= GIVE_BACK_EVERY_NS) {

@@ -37,7 +37,8 @@ struct links {
 	int64_t asked_ns;
 	int64_t retry_ns; /* not before */
 	int64_t backoff_ns;
-	int64_t due_ns; /* when the last look left something to ask for */
+	int64_t due_ns;   /* when the last look left something to ask for */
+	int64_t round_ns; /* when a round of upkeep is to be over, for all sessions together */
 	int64_t gave_back_ns;
 };
 

@@ -795,12 +795,20 @@ sampled_word(const struct op *op, uint64_t off)
 	return 0;
 }
 
+/*
+ * T_TENT. A round trip during which this thread stood still says nothing about the rival's: hence the
+ * bound. Where all of them take so long, doubling gets there.
+ */
 static int64_t
 tentative_ns(const struct op *op)
 {
 	int64_t least = (int64_t)LIMIT_TENTATIVE_NS;
-	int64_t by_rtt = LIMIT_TENTATIVE_RTTS * op->rtt_ns;
-	int64_t base = by_rtt > least ? by_rtt : least;
+	int64_t most = (int64_t)LIMIT_TENTATIVE_MAX_NS;
+	int64_t base = LIMIT_TENTATIVE_RTTS * op->rtt_ns;
+	if (base < least)
+		base = least;
+	if (base > most)
+		base = most;
 	return base << (op->n_rivals < BACKOFF_DOUBLINGS ? op->n_rivals : BACKOFF_DOUBLINGS);
 }
 

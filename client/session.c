@@ -754,9 +754,13 @@ static void
 flush_marks(struct rkv_session *s, int64_t deadline_ns)
 {
 	flush_post(s);
-	while (s->is_flushing && fab_now(s->client->fab) < deadline_ns)
-		if (deliver(s) == 0)
+	for (;;) {
+		unsigned n = deliver(s);
+		if (!s->is_flushing || fab_now(s->client->fab) >= deadline_ns)
+			return;
+		if (n == 0)
 			fab_wait(s->link.ep, deadline_ns);
+	}
 }
 
 /* Everything in flight ends by its deadline; then marks are flushed and chunks left. */
@@ -839,14 +843,18 @@ session_take(struct rkv_session *s)
 void
 session_maintain(struct rkv_session *s, int64_t deadline_ns)
 {
-	if (!s->link.ep || s->broken)
+	if (!s->link.ep)
 		return;
-	if (s->n_marks_done != s->n_marks_posted)
+	if (!s->broken && s->n_marks_done != s->n_marks_posted)
 		flush_marks(s, deadline_ns);
-	give_back(s, newest_stamp(s));
+	if (!s->broken)
+		give_back(s, newest_stamp(s));
 	while (s->n_outstanding && fab_now(s->client->fab) < deadline_ns)
 		if (deliver(s) == 0)
 			fab_wait(s->link.ep, deadline_ns);
+	/* The application may not come for an hour, and what is in doubt holds G until then. */
+	if (s->broken)
+		session_drop_link(s);
 }
 
 void

@@ -35,8 +35,8 @@
 #include "common/fabric_verbs_internal.h"
 
 #define BACKLOG 1024
-#define HALF_OPEN_MAX 256u /* peers that are accepted and not established */
-#define EVENTS_MAX 64      /* of one dispatch: then the others of this thread have their turn */
+#define LOOPBACK_NS CLOCK_NS_PER_S /* to connect it: the caller's clients wait meanwhile */
+#define EVENTS_MAX 64 /* of one dispatch: then the others of this thread have their turn */
 #define LOOPBACK_DEPTH 64u
 
 struct verbs_peer {
@@ -68,6 +68,7 @@ struct verbs_server {
 	/* Peers. */
 	struct peer_list peers;
 	unsigned n_half_open;
+	struct verbs_peer *loopback; /* the other end of the server's own endpoint, or NULL */
 	bool has_loopback_token;
 	unsigned char loopback_token[WIRE_TOKEN_LEN];
 };
@@ -103,6 +104,8 @@ static void
 peer_free(struct verbs_peer *peer)
 {
 	peer_set_half_open(peer, false);
+	if (peer->server->loopback == peer)
+		peer->server->loopback = NULL;
 	LIST_REMOVE(peer, entry);
 	cm_id_destroy(peer->id);
 	free(peer);
@@ -135,8 +138,8 @@ verbs_peer_destroy(struct verbs_peer *peer)
 
 /* Copies a request that is one. */
 static int
-request_check(const struct verbs_server *server, const struct cm_event *event,
-	      struct wire_cm_request *ret_request, char reason[VERBS_REASON_MAX])
+request_check(const struct cm_event *event, struct wire_cm_request *ret_request,
+	      char reason[VERBS_REASON_MAX])
 {
 	struct wire_cm_request request;
 	const char *wrong = NULL;
@@ -156,9 +159,6 @@ request_check(const struct verbs_server *server, const struct cm_event *event,
 		} else if (event->responder_resources == 0) {
 			code = ERR_INVALID;
 			wrong = "the client's device wants no READs and atomics in flight";
-		} else if (server->n_half_open >= HALF_OPEN_MAX) {
-			code = ERR_NOMEM;
-			wrong = "too many connections are being set up: try again";
 		}
 	}
 	if (!wrong) {
@@ -189,8 +189,11 @@ peer_admit(struct verbs_peer *peer, const struct wire_cm_request *request,
 {
 	struct verbs_server *server = peer->server;
 	struct wire_cm_reject words = {0};
-	if (is_loopback(server, request))
+	if (is_loopback(server, request)) {
+		verbs_peer_destroy(server->loopback); /* [ONE-QP] */
+		server->loopback = peer;
 		return 0;
+	}
 	int r = server->events.admit(server->events.arg, request, peer, words.reason);
 	if (r) {
 		snprintf(reason, VERBS_REASON_MAX, "%.*s", (int)sizeof(words.reason), words.reason);
@@ -251,7 +254,7 @@ handle_request(struct verbs_server *server, const struct cm_event *event)
 		cm_id_destroy(event->id);
 		return;
 	}
-	int r = request_check(server, event, &request, reason);
+	int r = request_check(event, &request, reason);
 	if (!r)
 		r = peer_admit(peer, &request, reason);
 	if (!r)
@@ -317,7 +320,8 @@ handle_device_events(struct verbs_server *server)
 {
 	struct ibv_context *context = server->device->id->verbs;
 	struct ibv_async_event event;
-	for (int i = 0; i < EVENTS_MAX && ibv_get_async_event(context, &event) == 0; i++) {
+	int i = 0;
+	for (; i < EVENTS_MAX && ibv_get_async_event(context, &event) == 0; i++) {
 		enum log_level level = LOG_DEBUG;
 		switch (event.event_type) {
 		case IBV_EVENT_COMM_EST:
@@ -343,6 +347,8 @@ handle_device_events(struct verbs_server *server)
 			 ibv_event_type_str(event.event_type));
 		ibv_ack_async_event(&event);
 	}
+	if (i < EVENTS_MAX && errno != EAGAIN && errno != EINTR)
+		(void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, context->async_fd, NULL);
 }
 
 void
@@ -365,10 +371,12 @@ void
 verbs_server_dispatch(struct verbs_server *server)
 {
 	struct cm_event event;
-	for (int i = 0; i < EVENTS_MAX && cm_next(server->channel, &event) == 0; i++)
+	int i = 0;
+	for (; i < EVENTS_MAX && cm_next(server->channel, &event) == 0; i++)
 		handle_event(server, &event);
 	handle_device_events(server);
-	verbs_server_expire(server, clock_now_ns());
+	if (i < EVENTS_MAX) /* else the word that establishes one may still wait here */
+		verbs_server_expire(server, clock_now_ns());
 }
 
 int
@@ -629,7 +637,7 @@ verbs_loopback(struct verbs_server *server, uint64_t scratch_roff,
 	       struct fab_endpoint **ret_endpoint, char reason[VERBS_REASON_MAX])
 {
 	const struct cm_wait wait = {
-		.deadline_ns = clock_now_ns() + LIMIT_HANDSHAKE_MS * CLOCK_NS_PER_MS,
+		.deadline_ns = clock_now_ns() + LOOPBACK_NS,
 		.fd = server->epoll_fd,
 		.pump = pump,
 		.arg = server,

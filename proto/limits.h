@@ -46,8 +46,9 @@
 #endif
 #define LIMIT_LEASE_MS 30000u            /* T_LEASE: silence after which a session is dead */
 #define LIMIT_REUSE_NS UINT64_C(1000000) /* T_Q: spares readers a retry; nothing depends on it */
-#define LIMIT_TENTATIVE_NS UINT64_C(1000000) /* T_TENT, at least */
-#define LIMIT_TENTATIVE_RTTS 8u              /* T_TENT, in measured round trips */
+#define LIMIT_TENTATIVE_NS UINT64_C(1000000)      /* T_TENT, at least */
+#define LIMIT_TENTATIVE_RTTS 8u                   /* T_TENT, in measured round trips */
+#define LIMIT_TENTATIVE_MAX_NS UINT64_C(10000000) /* T_TENT, at most, before it is doubled */
 #define LIMIT_BACKOFF_MIN_NS UINT64_C(1000)
 #define LIMIT_BACKOFF_MAX_NS UINT64_C(1000000)
 #define LIMIT_HANDSHAKE_MS 5000u /* a peer that says nothing is dropped after this */

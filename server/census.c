@@ -47,11 +47,12 @@ take_chunk(struct census *census, uint64_t off, uint64_t desc)
 		int rc = tries < TAKE_TRIES ? region_cas(census->region, off, desc, taken, &found)
 					    : ERR_CORRUPT;
 		if (rc) {
-			log_line(census->log, LOG_ERROR,
+			log_line(census->log, census->told ? LOG_DEBUG : LOG_ERROR,
 				 "cannot take the chunk with the descriptor at offset %" PRIu64
 				 " from a session that is over: %s",
 				 off, err_str(rc));
 			census->failed = true;
+			census->told = true;
 			return desc;
 		}
 		census->n_taken += found == desc;
@@ -66,8 +67,10 @@ end_chunk_pass(struct census *census)
 	memcpy(census->n_chunks, census->counting, sizeof(census->n_chunks));
 	memset(census->counting, 0, sizeof(census->counting));
 	census->next_chunk = 0;
-	if (!census->failed)
-		sessions_sweep_end(census->sessions);
+	if (census->failed)
+		return;
+	census->told = false;
+	sessions_sweep_end(census->sessions);
 }
 
 static void

@@ -17,6 +17,7 @@ struct census {
 	const struct log *log;
 	uint64_t next_chunk;  /* of the pass under way */
 	bool failed;          /* a descriptor could not be changed: the pass proves nothing */
+	bool told;            /* the log knows of it since the last pass that did not fail */
 	uint64_t counting[4]; /* chunks by state */
 	uint64_t n_chunks[4]; /* of the last complete pass, by enum chunk_state */
 	uint64_t n_taken;     /* chunks taken from sessions that were over */

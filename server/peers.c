@@ -154,6 +154,8 @@ peers_start(struct peers *peers)
 void
 peers_expire(struct peers *peers, int64_t now_ns)
 {
-	if (peers->server)
-		verbs_server_expire(peers->server, now_ns);
+	if (!peers->server)
+		return;
+	verbs_server_dispatch(peers->server); /* the word that one is established may wait there */
+	verbs_server_expire(peers->server, now_ns);
 }

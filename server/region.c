@@ -14,6 +14,7 @@
 #include "common/err.h"
 
 #define CAS_NS (1000 * CLOCK_NS_PER_MS) /* on the server's own endpoint */
+#define LOOPBACK_PAUSE_NS (100 * CLOCK_NS_PER_MS)
 
 /* Fills in what makes this region different from every other one. */
 static int
@@ -293,15 +294,32 @@ execute(struct region *region, const struct fab_op *op)
 	return rc > 0 ? ERR_CONN : rc;
 }
 
+/*
+ * Another endpoint after one that failed. The loop waits while it is tried, and every client with
+ * it: after a try that fails comes a pause that is ten times as long.
+ */
+static int
+reopen_loopback(struct region *region)
+{
+	char reason[VERBS_REASON_MAX];
+	int64_t began_ns = clock_now_ns();
+	if (region->loopback)
+		return 0;
+	if (began_ns < region->loopback_ns)
+		return ERR_CONN;
+	if (open_loopback(region, reason) == 0)
+		return 0;
+	int64_t now_ns = clock_now_ns();
+	region->loopback_ns = now_ns + LOOPBACK_PAUSE_NS + 10 * (now_ns - began_ns);
+	log_line(region->log, LOG_ERROR, "cannot reach the server's own region: %s", reason);
+	return ERR_CONN;
+}
+
 int
 region_cas(struct region *region, uint64_t off, uint64_t expect, uint64_t swap, uint64_t *ret_found)
 {
-	char reason[VERBS_REASON_MAX];
-	if (!region->loopback && open_loopback(region, reason)) {
-		log_line(region->log, LOG_ERROR, "cannot reach the server's own region: %s",
-			 reason);
+	if (reopen_loopback(region))
 		return ERR_CONN;
-	}
 	const struct fab_op op = {
 		.kind = FAB_CAS,
 		.roff = off,

@@ -26,6 +26,7 @@ struct region {
 	struct fab_endpoint *loopback; /* for CAS on what clients may change, [ONE-WORD] */
 	uint64_t *found;               /* a page of its own: where a CAS puts what was there */
 	uint32_t found_key;
+	int64_t loopback_ns; /* no other one before */
 	struct layout layout;
 	struct layout_superblock *superblock; /* in the pool */
 	uint64_t region_id;

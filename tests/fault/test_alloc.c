@@ -767,10 +767,33 @@ test_two_threads(void **state)
 	world_close(p.w);
 }
 
+/* An idle session's link breaks with a mark out: nobody else would find out, and A stands still. */
+static void
+test_idle_broken(void **state)
+{
+	(void)state;
+	struct world *w = open_small(4);
+	struct rkv_session *s = world_session(w);
+	assert_int_equal(world_put(s, "k", "v"), 0);
+	assert_int_equal(world_put(s, "k", "w"), 0); /* leaves a mark behind */
+	assert_int_equal(start_state(atomic_load(&s->port.start_word)), START_MARKS);
+	fault_cut(w->fab, 1, 0);
+	world_stamp(w, WORLD_STAMP + 50, 0);
+	for (int i = 0; i < 3 && session_take(s); i++) {
+		session_maintain(s, fab_now(w->fab) + 1000000000);
+		session_release(s);
+	}
+	assert_int_not_equal(atomic_load(&s->port.state), LINK_UP);
+	assert_int_equal(world_put(s, "k", "x"), 0); /* over a new one */
+	world_expect_cold(w, "k", "x");
+	world_close(w);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_idle_broken),
 		cmocka_unit_test(test_first_tag),
 		cmocka_unit_test(test_wrap),
 		cmocka_unit_test(test_mark_needs_atomic),

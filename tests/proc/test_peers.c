@@ -573,6 +573,63 @@ break_next(struct host *h)
 	fake.wr_fails_at = 1;
 }
 
+/* A chunk in the name of a session, by the server's own hand. */
+static void
+own_last_chunk(uint32_t slot)
+{
+	uint64_t off = layout_desc_off(&host.region.layout, host.region.layout.n_chunks - 1);
+	char *word = (char *)pool_base(host.region.pool) + off;
+	uint64_t desc = chunk_make(CHUNK_OWNED, 3, slot, 1);
+	__atomic_store_n((uint64_t *)(void *)word, desc, __ATOMIC_SEQ_CST);
+}
+
+static unsigned
+count_said(const char *part)
+{
+	unsigned n = 0;
+	pthread_mutex_lock(&host.mutex);
+	for (const char *at = host.lines; (at = strstr(at, part)); at += strlen(part))
+		n++;
+	pthread_mutex_unlock(&host.mutex);
+	return n;
+}
+
+static void
+try_loopback_now(struct host *h)
+{
+	h->region.loopback_ns = 0;
+}
+
+/*
+ * The server's own endpoint breaks, and cannot be made again for a while. Each look at the chunks
+ * wants it, and each try takes its time: after one the loop serves others.
+ */
+static void
+the_loop_goes_on(void **state)
+{
+	static struct raw raw;
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	(void)state;
+	raw_connect(&raw, &host.address, WIRE_ROLE_CLIENT);
+	struct raw_session owner = raw_join(&raw, 0);
+	own_last_chunk(owner.slot);
+	assert_true(raw_stat_becomes(&admin, "chunks_owned", 1));
+	unsigned n_before = count_said("cannot reach the server's own region");
+	fake.on_connect.type = FAKE_SILENCE;
+	host_call(&host, break_next);
+	raw_close(&raw);
+	while (count_said("cannot reach the server's own region") == n_before)
+		assert_true(proc_pause(deadline));
+	uint64_t stamp = raw_stat(&admin, "stamp_newest");
+	while (raw_stat(&admin, "stamp_newest") < stamp + 8)
+		assert_true(proc_pause(deadline));
+	assert_int_equal(count_said("cannot reach the server's own region") - n_before, 1);
+	fake.on_connect.type = FAKE_GOOD;
+	host_call(&host, try_loopback_now);
+	assert_true(raw_stat_becomes(&admin, "sessions_ending", 0));
+	assert_true(raw_stat_becomes(&admin, "chunks_owned", 0));
+}
+
 /* So does the server's own endpoint: what a dead client owned is taken all the same. */
 static void
 the_loopback_heals(void **state)
@@ -587,12 +644,8 @@ the_loopback_heals(void **state)
 	assert_round_trip(session, "fruit", "apple");
 	rkv_session_close(session);
 	rkv_close(client);
-	/* A chunk in the name of a session that dies, by the server's own hand. */
-	uint64_t off = layout_desc_off(&host.region.layout, host.region.layout.n_chunks - 1);
-	char *word = (char *)pool_base(host.region.pool) + off;
 	assert_int_equal(raw_stat(&admin, "chunks_owned"), 0);
-	uint64_t desc = chunk_make(CHUNK_OWNED, 3, owner.slot, 1);
-	__atomic_store_n((uint64_t *)(void *)word, desc, __ATOMIC_SEQ_CST);
+	own_last_chunk(owner.slot);
 	assert_true(raw_stat_becomes(&admin, "chunks_owned", 1));
 	host_call(&host, break_next);
 	raw_close(&raw);
@@ -710,6 +763,7 @@ main(void)
 		TEST(many_at_once),
 		TEST(a_session_heals),
 		TEST(the_loopback_heals),
+		TEST(the_loop_goes_on),
 		cmocka_unit_test(auto_takes_what_is_there),
 		cmocka_unit_test(who_comes_too_early_is_turned_away),
 		cmocka_unit_test(what_is_asked_for_must_be_there),

@@ -12,6 +12,8 @@
 
 #define FORMATTED_S UINT64_C(1700000000)
 #define MAX_STEPS UINT64_C(2000000)
+#define DEADLINE_STEPS_MAX 100000
+#define NS_OF_MS INT64_C(1000000)
 #define SHRINK_SEEDS 40u        /* tried for each smaller run: any change makes another schedule */
 #define SHRINK_STEPS_MAX 20000u /* of a run whose schedule is worth shrinking */
 
@@ -104,6 +106,15 @@ draw_churn(uint64_t *r, struct store_config *c)
 	c->stamp_ns = c->step_ns * (c->sched == SCHED_PCT ? 1000 : DRAW(r, 100, 300));
 }
 
+/* Deadlines are waited for: so that they lie within the steps of a run, many times over. */
+static void
+bound_timeout(struct store_config *c)
+{
+	int64_t most_ms = c->step_ns * DEADLINE_STEPS_MAX / NS_OF_MS;
+	if (c->timeout_ms > most_ms)
+		c->timeout_ms = (unsigned)most_ms;
+}
+
 void
 store_config_draw(uint64_t seed, struct store_config *ret_config)
 {
@@ -134,8 +145,10 @@ store_config_draw(uint64_t seed, struct store_config *ret_config)
 	c.scrubs = store_chance(&r, 50);
 	c.n_restarts = store_chance(&r, 12) ? 1 + (unsigned)store_random(&r, 2) : 0;
 	c.expires = store_chance(&r, 12);
-	/* Who meets a forged word waits for it to go. */
+	/* Who meets a forged word waits for its own deadline. */
 	c.n_forged = store_chance(&r, 8) && !c.is_live ? 1 + (unsigned)store_random(&r, 6) : 0;
+	if (c.n_forged)
+		bound_timeout(&c);
 	*ret_config = c;
 }
 

@@ -73,6 +73,7 @@ look(struct holding *ret_holding)
 	size_t n = fread(ret_holding->objects, 1, sizeof(ret_holding->objects) - 1, file);
 	ret_holding->objects[n] = '\0';
 	assert_int_equal(pclose(file), 0);
+	assert_non_null(strstr(ret_holding->objects, "qp "));
 	for (int i = 0; i < 2; i++) {
 		ret_holding->n_fds[i] = count_fds(pid[i]);
 		ret_holding->kib[i] = resident_kib(pid[i]);

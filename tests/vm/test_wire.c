@@ -83,6 +83,28 @@ lose_nothing(void)
 	lose(0);
 }
 
+/* Packets that were lost on the wire since the machine started. */
+static unsigned long
+count_lost(void)
+{
+	unsigned long lost = 0;
+	int n = 0;
+	FILE *file = popen("tc -s qdisc show dev va; tc -s qdisc show dev vb", "re");
+	assert_non_null(file);
+	char line[256];
+	while (fgets(line, sizeof(line), file)) {
+		unsigned long one;
+		const char *at = strstr(line, "dropped ");
+		if (at && sscanf(at, "dropped %lu", &one) == 1) {
+			lost += one;
+			n++;
+		}
+	}
+	assert_int_equal(pclose(file), 0);
+	assert_true(n >= 2);
+	return lost;
+}
+
 static void
 pull_cable(void)
 {
@@ -251,6 +273,7 @@ cut_shortly(const char *listen)
 {
 	begin(listen, "10.77.0.1");
 	start_load(false);
+	unsigned long lost = count_lost();
 	for (unsigned i = 0; i < SHORT_CUTS; i++) {
 		pause_ms(100);
 		lose_all();
@@ -259,6 +282,9 @@ cut_shortly(const char *listen)
 		assert_int_equal(look(), RKV_OK);
 	}
 	assert_int_equal(stop_load(), 0);
+	lost = count_lost() - lost;
+	print_message("# %lu packets were lost\n", lost);
+	assert_true(lost > 0);
 	end();
 }
 
