@@ -796,8 +796,8 @@ sampled_word(const struct op *op, uint64_t off)
 }
 
 /*
- * T_TENT. A round trip during which this thread stood still says nothing about the rival's: hence the
- * bound. Where all of them take so long, doubling gets there.
+ * T_TENT. A round trip during which this thread stood still says nothing about the rival's: hence
+ * the bound. Where all of them take so long, doubling gets there.
  */
 static int64_t
 tentative_ns(const struct op *op)
