@@ -147,8 +147,8 @@ struct tcp_endpoint {
 	struct fab_endpoint ep;
 	const _Atomic bool *severed;
 	bool is_broken; /* a batch failed, or the connection: nothing is sent any more */
-	bool is_mute;   /* the socket takes nothing more; what was said before may still come */
-	int failure;    /* of the oldest pending batch, once broken */
+	bool is_mute; /* nothing more is sent; what was said before may still come, then the end */
+	int failure;  /* of the oldest pending batch, once broken */
 	uint32_t r_key;
 	uint32_t depth;
 	uint32_t mask;        /* of pending */
@@ -238,8 +238,10 @@ note_sent(struct tcp_endpoint *ep, int result)
 	if (result >= 0) {
 		tcp_outbox_sent(&ep->outbox, (size_t)result);
 	} else if (!is_passing(result)) {
+		/* Half a frame may be out: the server answers the whole ones, and hangs up. */
 		ep->is_mute = true;
 		tcp_outbox_clear(&ep->outbox);
+		tcp_link_finish(&ep->link);
 	}
 }
 
@@ -582,13 +584,14 @@ tcp_wait(struct fab_endpoint *endpoint, int64_t until_ns)
 {
 	struct tcp_endpoint *ep = (struct tcp_endpoint *)endpoint;
 	int64_t left_ns = until_ns - clock_now_ns();
-	if (left_ns <= 0 || has_input(ep) || ep->is_mute || is_severed(ep))
+	if (left_ns <= 0 || has_input(ep) || is_severed(ep))
 		return;
 	if (!ep->is_broken)
 		exchange(ep, false);
 	if (ep->is_broken && ep->n_loud > 0)
 		return;
-	if (ep->is_broken || (ep->n_replies == 0 && ep->outbox.n_waiting == 0))
+	bool expects = ep->n_replies > 0 || ep->outbox.n_waiting > 0 || ep->is_mute;
+	if (ep->is_broken || !expects)
 		host_pause(endpoint->region->fab, until_ns);
 	else
 		receive_later(ep, left_ns < WAIT_MAX_NS ? left_ns : WAIT_MAX_NS);
@@ -619,7 +622,6 @@ endpoint_new(struct tcp_region *region, uint32_t depth, struct tcp_endpoint **re
 		return ERR_NOMEM;
 	ep->ep = (struct fab_endpoint){.driver = region->region.driver, .region = &region->region};
 	ep->severed = &region->severed;
-	ep->link.fd = -1;
 	ep->depth = depth;
 	ep->mask = size - 1;
 	/* Touched only as far as it is used. */

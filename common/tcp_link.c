@@ -85,10 +85,17 @@ tcp_link_cut(struct tcp_link *link)
 }
 
 void
+tcp_link_finish(struct tcp_link *link)
+{
+	(void)shutdown(link->fd, SHUT_WR);
+}
+
+void
 tcp_link_close(struct tcp_link *link)
 {
-	if (link->has_ring)
-		io_uring_queue_exit(&link->ring);
+	if (!link->has_ring)
+		return;
+	io_uring_queue_exit(&link->ring);
 	if (link->fd >= 0)
 		close(link->fd);
 }

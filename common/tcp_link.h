@@ -24,7 +24,7 @@
 #define TCP_LINK_STRETCHES 64u /* of memory, in one send */
 
 struct tcp_link {
-	int fd; /* -1: none; else the link's */
+	int fd; /* once it is open: -1: none; else the link's */
 	bool has_ring;
 	bool has_fixed_file; /* the ring knows the socket by the number 0 */
 	uint64_t n_calls;    /* system calls so far */
@@ -64,7 +64,10 @@ int tcp_link_run(struct tcp_link *link, struct tcp_transfer *transfer);
 /* No byte goes in or out any more. From any thread. */
 void tcp_link_cut(struct tcp_link *link);
 
-/* Also one that was never opened. */
+/* No byte goes out any more: the peer finds an end behind what it has got. */
+void tcp_link_finish(struct tcp_link *link);
+
+/* Also one that is only zeroed, as it was never opened or could not be. */
 void tcp_link_close(struct tcp_link *link);
 
 #endif

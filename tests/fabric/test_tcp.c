@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -22,6 +23,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/tcp_link.h"
 #include "tests/fabric/conformance.h"
 #include "tests/fabric/sanitized.h"
 #include "tests/fabric/tcp_pair.h"
@@ -89,7 +91,7 @@ process_signal(struct process *process, int number)
 		assert_int_equal(waitpid(process->pid, NULL, 0), process->pid);
 }
 
-/* Runs a function in a child; its result. 77: what it needs is not there. */
+/* Runs a function in a child; its result. 77: what it needs is not there, as it has said. */
 static int
 in_child(int (*child)(void *), void *arg)
 {
@@ -207,6 +209,33 @@ test_costs_together(void **state)
 	tcp_host_stop(&host);
 }
 
+/* Two batches whose completions one poll delivers. */
+static void
+poll_two_at_once(struct fab_endpoint *ep, const struct fab_op *op)
+{
+	struct fab_done done[2];
+	unsigned n_together = 0;
+	for (unsigned i = 0; i < 1000 && n_together < 2; i++) {
+		for (unsigned j = 0; j < 2; j++)
+			assert_int_equal(fab_post(ep, op, 1, NULL), 0);
+		n_together = fab_poll(ep, done, 2);
+		for (unsigned n = n_together, n_looks = 0; n < 2; n += n_together) {
+			assert_in_range(n_looks++, 0, 1000);
+			fab_wait(ep, tcp_deadline_ns());
+			n_together = fab_poll(ep, done, 2);
+		}
+	}
+	assert_int_equal(n_together, 2);
+}
+
+static void
+await_frames(struct tcp_host *host, uint64_t n)
+{
+	int64_t deadline_ns = tcp_deadline_ns();
+	while (tcp_host_counters(host).n_frames < n)
+		assert_true(clock_now_ns() < deadline_ns);
+}
+
 /* Marks behind several completions travel with what comes next; a lone one is sent at once. */
 static void
 test_costs_quiet(void **state)
@@ -223,17 +252,24 @@ test_costs_quiet(void **state)
 	struct fab_op faa = conf_faa(0, 1, &old, 0);
 	for (unsigned i = 0; i < 16; i++)
 		assert_int_equal(fab_post(pair.ep[0], &faa, 1, NULL), 0);
-	for (unsigned n = 0; n < 16;)
-		n += fab_poll(pair.ep[0], done, DEPTH);
+	for (unsigned i = 0; i < 16; i++)
+		assert_true(conf_poll(pair.ep[0], done));
 	assert_int_equal(conf_batch(pair.ep[0], &faa, 1), 0);
 	n_frames = tcp_host_counters(&host).n_frames;
 	uint64_t n_calls = costs_of(pair.ep[0]).n_calls;
 	assert_int_equal(fab_post_quiet(pair.ep[0], &quiet, 1), 0);
 	assert_int_equal(costs_of(pair.ep[0]).n_calls, n_calls + 1);
-	int64_t deadline_ns = tcp_deadline_ns();
-	while (tcp_host_counters(&host).n_frames == n_frames)
-		assert_true(clock_now_ns() < deadline_ns);
-	/* With a batch out it waits for the next poll. */
+	await_frames(&host, n_frames + 1);
+	/* Behind several completions it waits for the next poll, */
+	poll_two_at_once(pair.ep[0], &faa);
+	n_frames = tcp_host_counters(&host).n_frames;
+	n_calls = costs_of(pair.ep[0]).n_calls;
+	assert_int_equal(fab_post_quiet(pair.ep[0], &quiet, 1), 0);
+	assert_int_equal(costs_of(pair.ep[0]).n_calls, n_calls);
+	assert_int_equal(fab_poll(pair.ep[0], done, DEPTH), 0);
+	assert_int_equal(costs_of(pair.ep[0]).n_calls, n_calls + 1);
+	await_frames(&host, n_frames + 1);
+	/* and so it does with a batch out. */
 	assert_int_equal(fab_post(pair.ep[0], &faa, 1, NULL), 0);
 	n_calls = costs_of(pair.ep[0]).n_calls;
 	for (unsigned i = 0; i < 10; i++)
@@ -354,6 +390,47 @@ test_server_death(void **state)
 	assert_int_equal(fab_post_quiet(pair.ep[0], &op, 1), ERR_CONN);
 	assert_int_equal(fab_connect(pair.region, NULL, 4, tcp_deadline_ns(), &ep), ERR_CONN);
 	tcp_leave(&pair);
+}
+
+/*
+ * Memory that the kernel cannot read: nothing more can be sent, as half a frame may be out. What
+ * was sent before is answered, all else fails, and who waits for that sleeps.
+ */
+static void
+test_unreadable(void **state)
+{
+	struct process process;
+	struct conf_pair pair;
+	struct fab_done done;
+	char cookies[2];
+	uint64_t old;
+	unsigned n_looks = 0;
+	(void)state;
+	process_start(&process);
+	assert_int_equal(tcp_reach(&process.offer, 1, 4, &pair), 0);
+	void *hole = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(hole, MAP_FAILED);
+	struct fab_op good = conf_faa(0, 1, &old, 0), bad = conf_write(0, hole, 65536, 0);
+	process_signal(&process, SIGSTOP);
+	assert_int_equal(fab_post(pair.ep[0], &good, 1, &cookies[0]), 0);
+	assert_int_equal(fab_poll(pair.ep[0], &done, 1), 0);
+	assert_int_equal(fab_post(pair.ep[0], &bad, 1, &cookies[1]), 0);
+	for (int64_t end_ns = clock_now_ns() + 50 * CLOCK_NS_PER_MS; clock_now_ns() < end_ns;) {
+		n_looks++;
+		assert_int_equal(fab_poll(pair.ep[0], &done, 1), 0);
+		fab_wait(pair.ep[0], end_ns);
+	}
+	assert_in_range(n_looks, 1, 20);
+	process_signal(&process, SIGCONT);
+	assert_true(conf_poll(pair.ep[0], &done));
+	assert_ptr_equal(done.cookie, &cookies[0]);
+	assert_int_equal(done.status, 0);
+	assert_all_fail(pair.ep[0], &cookies[1], 1);
+	assert_int_equal(fab_post(pair.ep[0], &good, 1, &cookies[0]), 0);
+	assert_all_fail(pair.ep[0], cookies, 1);
+	munmap(hole, 65536);
+	tcp_leave(&pair);
+	process_signal(&process, SIGKILL);
 }
 
 static int
@@ -708,7 +785,10 @@ test_silent_server(void **state)
 
 /* ---- What the system refuses ---- */
 
-/* From now on a system call fails with an error; for io_uring_register: only this of its kinds. */
+/*
+ * From now on a system call fails with an error; for io_uring_register: only this of its kinds.
+ * -1: there are no filters here, which it says at once, as children do not flush what is printed.
+ */
 static int
 forbid(int call, int kind, int error)
 {
@@ -721,9 +801,11 @@ forbid(int call, int kind, int error)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-		return -1;
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	if (!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	    !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return 0;
+	dprintf(STDOUT_FILENO, "# skipped: no system call filter (seccomp): %s\n", strerror(errno));
+	return -1;
 }
 
 static int
@@ -875,6 +957,32 @@ count_descriptors(void)
 	return n;
 }
 
+/* Links that were never opened own no descriptor, least of all number 0. */
+static void
+test_unopened(void **state)
+{
+	struct tcp_link link = {0};
+	(void)state;
+	int fd = dup(STDERR_FILENO);
+	assert_true(fd >= 0);
+	assert_true(fcntl(0, F_GETFD) >= 0 || dup2(fd, 0) == 0);
+	tcp_link_close(&link);
+	assert_true(fcntl(0, F_GETFD) >= 0);
+	close(fd);
+}
+
+/* The server's side of a connection is closed a little later. */
+static void
+await_descriptors(unsigned n)
+{
+	const struct timespec pause = {.tv_nsec = CLOCK_NS_PER_MS};
+	int64_t deadline_ns = tcp_deadline_ns();
+	while (count_descriptors() != n) {
+		assert_true(clock_now_ns() < deadline_ns);
+		nanosleep(&pause, NULL);
+	}
+}
+
 /* The nth call that the system may refuse fails: a failure, or none; nothing is left behind. */
 static void
 test_failures(void **state)
@@ -900,8 +1008,8 @@ test_failures(void **state)
 		assert_true(r == 0 || reason[0]);
 		tcp_server_destroy(server);
 		assert_int_equal(count_descriptors(), n_before);
-	} while (n_calls >= nth);
-	assert_in_range(nth, 8, 100);
+	} while (n_calls >= nth && nth < 100);
+	assert_in_range(nth, 8, 99);
 	nth = 0;
 	do {
 		struct conf_pair pair;
@@ -911,8 +1019,9 @@ test_failures(void **state)
 		if (r == 0)
 			tcp_leave(&pair);
 		assert_true(r <= 0);
-	} while (n_calls >= nth);
-	assert_in_range(nth, 8, 100);
+		await_descriptors(n_before);
+	} while (n_calls >= nth && nth < 100);
+	assert_in_range(nth, 8, 99);
 	struct conf_pair pair;
 	uint64_t old;
 	struct fab_op op = conf_faa(0, 1, &old, 0);
@@ -933,6 +1042,7 @@ main(void)
 		cmocka_unit_test(test_no_malloc),
 		cmocka_unit_test(test_long_transfers),
 		cmocka_unit_test(test_server_death),
+		cmocka_unit_test(test_unreadable),
 		cmocka_unit_test(test_client_death),
 		cmocka_unit_test(test_destroy),
 		cmocka_unit_test(test_many_peers),
@@ -946,6 +1056,7 @@ main(void)
 		cmocka_unit_test(test_without_rings),
 		cmocka_unit_test(test_without_registering),
 		cmocka_unit_test(test_out_of_descriptors),
+		cmocka_unit_test(test_unopened),
 		cmocka_unit_test(test_failures),
 	};
 	conf_factory = &tcp_factory;
