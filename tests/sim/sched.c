@@ -174,7 +174,12 @@ is_not_starved(const struct sched *s, const struct model_choice *c)
 	return c->kind >= MODEL_STEP_USER || model_mix(period, c->actor) % 4 != 0;
 }
 
-/* ---- PCT: a strict order of priorities, changed at a few random steps ---- */
+/*
+ * ---- PCT: a strict order of priorities, changed at a few random steps ----
+ *
+ * Who is lowest stands still as long as anybody polls. Past the horizon nothing changes any more,
+ * and a run in which every operation must end would not: from there on the order is random.
+ */
 
 static void
 pct_start(struct sched *s)
@@ -335,7 +340,8 @@ step_by_kind(struct sched *s, const struct model_choices *choices)
 {
 	switch (s->config.kind) {
 	case SCHED_PCT:
-		return pct_pick(s, choices);
+		return s->n_steps < s->config.horizon ? pct_pick(s, choices)
+						      : random_actor(s, choices, NULL);
 	case SCHED_HOLD:
 		return random_actor(s, choices, random_below(s, HOLD_STEPS) ? is_no_commit : NULL);
 	case SCHED_STARVE:

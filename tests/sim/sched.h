@@ -38,7 +38,7 @@ struct sched_config {
 	enum sched_kind kind;
 	uint64_t seed;
 	unsigned depth;    /* PCT: changes of priority, plus one */
-	unsigned horizon;  /* PCT: steps within which they fall */
+	unsigned horizon;  /* PCT: steps within which they fall; then it is RANDOM */
 	unsigned bound;    /* DFS: picks that are not 0 on a path, at most; 0 = any number */
 	const char *picks; /* PICKS */
 };
