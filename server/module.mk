@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 server_SRC += server/main.c server/options.c server/region.c server/sessions.c server/census.c \
+	server/reach.c server/unlink.c \
 	server/client.c server/conn.c server/handout.c server/peers.c server/service.c \
 	server/messages.c server/stats.c server/check.c server/notify.c server/release.c
 release_CFLAGS = -DRELEASE='"$(version)"'

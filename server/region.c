@@ -334,3 +334,12 @@ region_cas(struct region *region, uint64_t off, uint64_t expect, uint64_t swap, 
 		*ret_found = *region->found;
 	return rc;
 }
+
+/* A byte of the free map is nobody's word: a store of the CPU does, as a WRITE of a client's. */
+void
+region_mark(struct region *region, uint64_t block_off, uint32_t tag)
+{
+	char *base = pool_base(region->pool);
+	_Atomic uint8_t *entry = (void *)(base + layout_map_off(&region->layout, block_off));
+	atomic_store_explicit(entry, layout_mark(tag), memory_order_release); /* [MARK] */
+}

@@ -70,4 +70,7 @@ uint64_t region_word(const struct region *region, uint64_t off);
 int region_cas(struct region *region, uint64_t off, uint64_t expect, uint64_t swap,
 	       uint64_t *ret_found);
 
+/* Marks a block free, [MARK]: for who took the last word that refers to it out of its slot. */
+void region_mark(struct region *region, uint64_t block_off, uint32_t tag);
+
 #endif

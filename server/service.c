@@ -231,6 +231,9 @@ init(struct service *service, const struct service_setup *setup)
 	snprintf(service->unix_path, sizeof(service->unix_path), "%s", setup->unix_path);
 	sessions_init(&service->sessions, &setup->region->superblock->next_serial, 1);
 	census_init(&service->census, setup->region, &service->sessions, setup->log);
+	service->reach_of =
+		(struct reach_region){setup->region, &service->sessions, &service->worker};
+	reach_region(&service->reach, &service->reach_of);
 	service->listener.accepted = accepted;
 	service->listener.refused = refused_for_files;
 	service->peers = setup->peers;

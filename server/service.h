@@ -15,6 +15,7 @@
 #include "server/client.h"
 #include "server/handout.h"
 #include "server/peers.h"
+#include "server/reach.h"
 #include "server/region.h"
 #include "server/sessions.h"
 
@@ -24,6 +25,9 @@ struct service {
 	struct region *region;
 	struct sessions sessions;
 	struct census census;
+	struct reach reach; /* for upkeep that holds nothing from one callback to the next */
+	struct reach_region reach_of;
+	struct sessions_worker worker;
 	struct peers *peers;
 	struct handout handout; /* soft fabrics only */
 	struct loop_listener listener;

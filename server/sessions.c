@@ -17,6 +17,7 @@ sessions_init(struct sessions *s, uint64_t *superblock_serial, uint64_t first_st
 	s->next_serial = *superblock_serial;
 	s->published_serial = superblock_serial;
 	s->newest = first_stamp;
+	LIST_INIT(&s->workers);
 	for (uint32_t i = 0; i <= LIMIT_SESSIONS; i++)
 		s->slot[i].slot = i;
 }
@@ -41,8 +42,9 @@ most_behind(const struct sessions *s)
 	return least;
 }
 
-uint64_t
-sessions_g(struct sessions *s)
+/* Of sessions only. */
+static uint64_t
+smallest_a(struct sessions *s)
 {
 	if (s->n_living + s->n_ending == 0)
 		return s->newest;
@@ -52,6 +54,43 @@ sessions_g(struct sessions *s)
 			s->n_at_g += s->slot[i].state != SESSION_FREE && s->slot[i].a == s->g;
 	}
 	return s->g;
+}
+
+uint64_t
+sessions_g(struct sessions *s)
+{
+	const struct sessions_worker *worker;
+	uint64_t g = smallest_a(s);
+	LIST_FOREACH(worker, &s->workers, entry)
+	{
+		if (worker->a < g)
+			g = worker->a;
+	}
+	return g;
+}
+
+void
+sessions_work_begin(struct sessions *s, struct sessions_worker *worker)
+{
+	assert(!worker->is_at_work);
+	worker->is_at_work = true;
+	worker->a = s->newest;
+	LIST_INSERT_HEAD(&s->workers, worker, entry);
+}
+
+void
+sessions_work_end(struct sessions_worker *worker)
+{
+	if (!worker->is_at_work)
+		return;
+	worker->is_at_work = false;
+	LIST_REMOVE(worker, entry);
+}
+
+uint64_t
+sessions_moment(const struct sessions *s)
+{
+	return s->newest + 1;
 }
 
 /* The session's A moves on, or the session ceases to count. */

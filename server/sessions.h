@@ -60,6 +60,17 @@ struct session {
 	LIST_ENTRY(session) entry;
 };
 
+/*
+ * A part of the server that acts on what it read in the region (scrubber, sweeper, snapshots):
+ * while it is at work it counts for G like a session, from the stamp at which it began. Zeroed: at
+ * rest.
+ */
+struct sessions_worker {
+	bool is_at_work;
+	uint64_t a;
+	LIST_ENTRY(sessions_worker) entry;
+};
+
 struct sessions {
 	uint64_t next_serial;
 	uint64_t *published_serial; /* its copy in the superblock, where clients could write */
@@ -72,6 +83,7 @@ struct sessions {
 	uint64_t n_left;
 	uint64_t n_died; /* ended in another way than by LEAVE */
 	uint32_t last_slot;
+	LIST_HEAD(, sessions_worker) workers;    /* at work */
 	struct session slot[LIMIT_SESSIONS + 1]; /* 0 is none */
 };
 
@@ -86,6 +98,19 @@ void sessions_tick(struct sessions *s);
 
 /* G: the smallest A of all that count; the newest stamp if none does. Never falls. */
 uint64_t sessions_g(struct sessions *s);
+
+/*
+ * Begins and ends work, [STAMP]. Who waits for a stamp to pass is not at work meanwhile: it would
+ * wait for itself. sessions_work_end does nothing for one that is at rest.
+ */
+void sessions_work_begin(struct sessions *s, struct sessions_worker *worker);
+void sessions_work_end(struct sessions_worker *worker);
+
+/*
+ * The stamp of this moment: the next one that will be issued. It has passed when G is above it:
+ * then nobody acts any more on what was so before this moment.
+ */
+uint64_t sessions_moment(const struct sessions *s);
 
 /* Pid of the process whose session holds G back more than T_WORD explains; 0: none, or unknown. */
 pid_t sessions_holder_pid(const struct sessions *s);

@@ -499,6 +499,46 @@ a_session_with_a_peer_cannot_end(void **state)
 	assert_int_equal(f->s.n_ending, 1);
 }
 
+/* A worker counts from its beginning, and no longer than it works; G does not fall with it. */
+static void
+a_worker_counts_while_it_is_at_work(void **state)
+{
+	struct fixture *f = *state;
+	struct sessions_worker worker = {0}, other = {0};
+	sessions_work_begin(&f->s, &worker);
+	tick(f, 3);
+	assert_int_equal(sessions_g(&f->s), FIRST_STAMP);
+	sessions_work_begin(&f->s, &other);
+	struct session *session = join(f, 0);
+	tick(f, 1);
+	assert_int_equal(sessions_g(&f->s), FIRST_STAMP);
+	sessions_work_end(&worker);
+	sessions_work_end(&worker);
+	assert_int_equal(sessions_g(&f->s), FIRST_STAMP + 3);
+	sessions_announce(&f->s, session, FIRST_STAMP + 4);
+	assert_int_equal(sessions_g(&f->s), FIRST_STAMP + 3);
+	sessions_work_end(&other);
+	assert_int_equal(sessions_g(&f->s), FIRST_STAMP + 4);
+}
+
+/* The stamp of a moment passes only when all that were at work then have ended. */
+static void
+a_moment_passes_behind_everybody(void **state)
+{
+	struct fixture *f = *state;
+	struct sessions_worker worker = {0};
+	struct session *session = join(f, 0);
+	sessions_work_begin(&f->s, &worker);
+	uint64_t moment = sessions_moment(&f->s);
+	assert_int_equal(moment, FIRST_STAMP + 1);
+	tick(f, 2);
+	assert_true(sessions_g(&f->s) <= moment);
+	sessions_announce(&f->s, session, f->s.newest);
+	assert_true(sessions_g(&f->s) <= moment);
+	sessions_work_end(&worker);
+	assert_true(sessions_g(&f->s) > moment);
+}
+
 int
 main(void)
 {
@@ -525,6 +565,8 @@ main(void)
 		TEST(a_session_is_due_one_peer),
 		TEST(only_a_living_session_of_that_client_is_admitted),
 		TEST(a_session_with_a_peer_cannot_end),
+		TEST(a_worker_counts_while_it_is_at_work),
+		TEST(a_moment_passes_behind_everybody),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
