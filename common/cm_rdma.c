@@ -3,7 +3,6 @@
 #include "common/cm_rdma.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -193,16 +192,6 @@ cause_of(const struct cm_event *event)
 				  : "its device could not be opened or set up";
 }
 
-/* Copies text of another machine: up to its NUL, and only what can be printed. */
-static void
-text_copy(char *to, size_t room, const char *text, size_t len)
-{
-	size_t n = strnlen(text, len < room ? len : room - 1);
-	for (size_t i = 0; i < n; i++)
-		to[i] = isprint((unsigned char)text[i]) ? text[i] : '?';
-	to[n] = '\0';
-}
-
 /* Reject reasons of the InfiniBand specification that a caller can do something about. */
 enum { REJECT_NO_LISTENER = 8, REJECT_BY_PEER = 28 };
 
@@ -214,7 +203,7 @@ explain_reject(const struct cm_event *event, const char *address, char reason[VE
 	if (event->private_len >= sizeof(reject)) {
 		memcpy(&reject, event->private_data, sizeof(reject));
 		if (reject.magic == WIRE_CM_MAGIC && reject.code < 0 && reject.code >= ERR_NOMEM) {
-			text_copy(text, sizeof(text), reject.reason, sizeof(reject.reason));
+			net_copy_text(text, sizeof(text), reject.reason, sizeof(reject.reason));
 			snprintf(reason, VERBS_REASON_MAX, "the server refused the connection: %s",
 				 text);
 			return reject.code;

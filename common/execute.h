@@ -135,7 +135,10 @@ execute_write_bulk(unsigned char *remote, const unsigned char *local, size_t len
 	memcpy(remote, local, len);
 }
 
-/* Behind an atomic operation: on x86-64 each one is a full fence already, also a CAS that fails. */
+/*
+ * Behind an atomic operation, [VISIBLE], [I1]: on x86-64 each one is a full fence already, also a
+ * CAS that fails.
+ */
 static inline void
 execute_fence_full(void)
 {

@@ -195,9 +195,10 @@ fab_post(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n, void *co
 }
 
 /*
- * The same without completion, sent at once, or, while completions keep coming, with what the next
- * poll sends: marks. An endpoint has room for 2 * depth of them between two completions; ERR_AGAIN
- * (> 0): there are more.
+ * The same without completion: marks. It is sent at once, unless there is no room, or completions
+ * keep coming: then the next poll sends it. An endpoint has room for 2 * depth of them between two
+ * completions; ERR_AGAIN (> 0): there are more. Once the endpoint has failed nothing is sent, and
+ * this returns 0 or ERR_CONN.
  */
 static inline int
 fab_post_quiet(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n)

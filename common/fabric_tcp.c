@@ -612,11 +612,16 @@ endpoint_free(struct tcp_endpoint *ep)
 }
 
 static int
-endpoint_new(struct tcp_region *region, uint32_t depth, struct tcp_endpoint **ret_endpoint)
+endpoint_new(struct tcp_region *region, uint32_t depth, struct tcp_endpoint **ret_endpoint,
+	     char reason[TCP_REASON_MAX])
 {
 	uint32_t n = 3 * depth, size = 1;
 	while (size < n)
 		size *= 2;
+	snprintf(reason, TCP_REASON_MAX,
+		 "no memory for a session of %u batches: use a smaller depth, or give the process "
+		 "more memory",
+		 depth);
 	struct tcp_endpoint *ep = calloc(1, sizeof(*ep));
 	if (!ep)
 		return ERR_NOMEM;
@@ -654,18 +659,38 @@ endpoint_connect(struct tcp_endpoint *ep, const struct fab_offer *offer,
 	return ERR_CORRUPT;
 }
 
+#define SEVERED                                                                                    \
+	"the server is gone, and its region with it: ask the server for a new one once it is back"
+
 /* From now on severing the region reaches it. Failure: ERR_CONN: it has been severed. */
 static int
-enlist(struct tcp_region *region, struct tcp_endpoint *ep)
+enlist(struct tcp_region *region, struct tcp_endpoint *ep, char reason[TCP_REASON_MAX])
 {
 	pthread_mutex_lock(&region->lock);
 	bool severed = is_severed(ep);
 	if (!severed)
 		LIST_INSERT_HEAD(&region->endpoints, ep, listed);
 	pthread_mutex_unlock(&region->lock);
-	if (severed)
+	if (severed) {
+		snprintf(reason, TCP_REASON_MAX, SEVERED);
 		return ERR_CONN;
+	}
 	atomic_fetch_add_explicit(&region->refs, 1, memory_order_relaxed);
+	return 0;
+}
+
+static int
+check_connect(const struct tcp_region *region, uint32_t depth, char reason[TCP_REASON_MAX])
+{
+	if (depth == 0 || depth > DEPTH_MAX) {
+		snprintf(reason, TCP_REASON_MAX,
+			 "%u batches in flight are asked for: it may be 1 to %u", depth, DEPTH_MAX);
+		return ERR_INVALID;
+	}
+	if (atomic_load_explicit(&region->severed, memory_order_acquire)) {
+		snprintf(reason, TCP_REASON_MAX, SEVERED);
+		return ERR_CONN;
+	}
 	return 0;
 }
 
@@ -676,26 +701,21 @@ tcp_connect(struct fab_region *fab_region, const struct fab_ticket *ticket, uint
 	struct tcp_region *region = (struct tcp_region *)fab_region;
 	const struct log *log = ((struct tcp_fab *)fab_region->fab)->log;
 	struct tcp_endpoint *ep = NULL;
-	char reason[TCP_REASON_MAX] = "no memory for an endpoint";
-	if (depth == 0 || depth > DEPTH_MAX)
-		return ERR_INVALID;
-	if (atomic_load_explicit(&region->severed, memory_order_acquire))
-		return ERR_CONN;
-	int rc = endpoint_new(region, depth, &ep);
+	char reason[TCP_REASON_MAX];
+	int rc = check_connect(region, depth, reason);
+	if (!rc)
+		rc = endpoint_new(region, depth, &ep, reason);
 	if (!rc)
 		rc = endpoint_connect(ep, &region->offer, ticket, deadline_ns, reason);
+	if (!rc)
+		rc = enlist(region, ep, reason);
 	if (rc) {
 		log_line(log, LOG_ERROR, "data connection: %s", reason);
-		goto fail;
+		endpoint_free(ep);
+		return rc;
 	}
-	rc = enlist(region, ep);
-	if (rc)
-		goto fail;
 	*ret_endpoint = &ep->ep;
 	return 0;
-fail:
-	endpoint_free(ep);
-	return rc;
 }
 
 static void

@@ -85,7 +85,11 @@ void tcp_server_dispatch(struct tcp_server *server);
 /* From admit only: the peer may READ, and nothing else. */
 void tcp_peer_restrict(struct tcp_peer *peer);
 
-/* When this returns nothing late of the peer can land, [DEAD]. NULL is nothing. */
+/*
+ * When this returns nothing late of the peer can land, [DEAD]. Not for a peer that is just being
+ * admitted; one that is being reported lost is destroyed anyhow. NULL is nothing. It waits for the
+ * peer's responder, which has no more to do for that than it does between two looks at its ring.
+ */
 void tcp_peer_destroy(struct tcp_peer *peer);
 
 /* What happened so far. Any thread. */

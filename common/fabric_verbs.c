@@ -3,8 +3,10 @@
  * The client's side of the verbs fabric: its data path. (Server: fabric_verbs_server.c. Devices:
  * fabric_verbs_device.c. Setting connections up: cm_rdma.c.)
  *
- *   fab_post   operations -> work requests, linked to the *chain*; nothing is sent
- *   fab_poll   sends the chain by one ibv_post_send, then looks at the completion queue
+ *   fab_post        operations -> work requests, linked to the *chain*; nothing is sent yet,
+ *                   unless the chain is long
+ *   fab_post_quiet  the same, and sends the chain
+ *   fab_poll        sends the chain by one ibv_post_send, then looks at the completion queue
  *
  *   chain:  | WRITE CAS READ* | READ READ* | WRITE CAS READ* |      * signalled: a batch's last one
  *           '---- batch 1 ----'  batch 2     batch 3                one doorbell for all of them

@@ -12,7 +12,8 @@
  *
  * In any state a peer ends by the destruction of its queue pair, which returns when nothing late of
  * it can land. Strangers cost an id of rdma_cm while they are being refused; those whose request
- * was good and who then say nothing are bounded in number and in time.
+ * was good and who then say nothing are bounded in time (and in number, as the owner admits none
+ * without a token of its own).
  *
  * Threads: all of it belongs to one thread at a time.
  */
@@ -43,9 +44,9 @@ struct verbs_peer {
 	struct verbs_server *server;
 	struct rdma_cm_id *id;
 	int64_t since_ns;
-	bool is_half_open;
-	bool is_owned;    /* its owner knows of it */
-	bool is_reported; /* its owner is being told that it is lost */
+	bool is_half_open; /* accepted, and its connection is not complete yet */
+	bool is_owned;     /* its owner knows of it */
+	bool is_reported;  /* its owner is being told that it is lost */
 	LIST_ENTRY(verbs_peer) entry;
 };
 
@@ -67,7 +68,6 @@ struct verbs_server {
 	struct ibv_cq *cq; /* of all peers: nothing ever completes there */
 	/* Peers. */
 	struct peer_list peers;
-	unsigned n_half_open;
 	struct verbs_peer *loopback; /* the other end of the server's own endpoint, or NULL */
 	bool has_loopback_token;
 	unsigned char loopback_token[WIRE_TOKEN_LEN];
@@ -90,20 +90,8 @@ peer_new(struct verbs_server *server, struct rdma_cm_id *id)
 }
 
 static void
-peer_set_half_open(struct verbs_peer *peer, bool is_half_open)
-{
-	struct verbs_server *server = peer->server;
-	if (is_half_open && !peer->is_half_open)
-		server->n_half_open++;
-	if (!is_half_open && peer->is_half_open)
-		server->n_half_open--;
-	peer->is_half_open = is_half_open;
-}
-
-static void
 peer_free(struct verbs_peer *peer)
 {
-	peer_set_half_open(peer, false);
 	if (peer->server->loopback == peer)
 		peer->server->loopback = NULL;
 	LIST_REMOVE(peer, entry);
@@ -117,7 +105,6 @@ peer_lost(struct verbs_peer *peer)
 {
 	struct verbs_server *server = peer->server;
 	cm_qp_destroy(peer->id); /* [DEAD] */
-	peer_set_half_open(peer, false);
 	if (peer->is_owned) {
 		peer->is_reported = true;
 		server->events.lost(server->events.arg, peer);
@@ -239,7 +226,7 @@ peer_accept(struct verbs_peer *peer, uint8_t wanted_depth, char reason[VERBS_REA
 		return verbs_explain(errno, "create a queue pair for the client", reason);
 	if (rdma_accept(peer->id, &param))
 		return verbs_explain(errno, "accept the client's connection", reason);
-	peer_set_half_open(peer, true);
+	peer->is_half_open = true;
 	return 0;
 }
 
@@ -273,7 +260,7 @@ handle_peer_event(struct verbs_peer *peer, const struct cm_event *event)
 {
 	switch (event->type) {
 	case RDMA_CM_EVENT_ESTABLISHED:
-		peer_set_half_open(peer, false);
+		peer->is_half_open = false;
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -355,7 +342,7 @@ void
 verbs_server_expire(struct verbs_server *server, int64_t now_ns)
 {
 	struct verbs_peer *peer = LIST_FIRST(&server->peers);
-	while (peer && server->n_half_open) {
+	while (peer) {
 		struct verbs_peer *next = LIST_NEXT(peer, entry);
 		if (peer->is_half_open &&
 		    now_ns - peer->since_ns > LIMIT_HANDSHAKE_MS * CLOCK_NS_PER_MS) {
@@ -621,11 +608,8 @@ test_endpoint(struct fab_endpoint *ep, uint64_t roff, int64_t deadline_ns,
 		snprintf(reason, VERBS_REASON_MAX, "cannot register a page with the RDMA device");
 	} else {
 		r = test_scratch(ep, roff, page, key, deadline_ns, reason);
-		if (r)
-			fab_region_sever(ep->region);
-		struct fab_done done;
-		while (r && fab_poll(ep, &done, 1))
-			continue; /* [LOCAL]: a late reply shall not find another page */
+		if (r) /* [LOCAL]: a late reply shall not find another page */
+			verbs_endpoint_end((struct verbs_endpoint *)ep);
 		fab_deregister(fab, key);
 	}
 	munmap(page, len);

@@ -35,6 +35,15 @@
 
 /* ---- Text ---- */
 
+void
+net_copy_text(char *to, size_t room, const char *text, size_t len)
+{
+	size_t n = strnlen(text, len < room ? len : room - 1);
+	for (size_t i = 0; i < n; i++)
+		to[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+	to[n] = '\0';
+}
+
 __attribute__((format(printf, 2, 3))) static int
 invalid(char reason[NET_REASON_MAX], const char *format, ...)
 {

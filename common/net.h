@@ -36,6 +36,12 @@ int net_parse(const char *text, uint16_t default_port, struct net_address *addre
 void net_format(const struct net_address *address, char ret_text[NET_TEXT_MAX]);
 
 /*
+ * Copies a sentence of another machine for people to read: up to its NUL, and as far as there is
+ * room; what is not printable ASCII becomes '?'. Always ends with a NUL; room >= 1.
+ */
+void net_copy_text(char *to, size_t room, const char *text, size_t len);
+
+/*
  * Connects by TCP, trying each address that the host's name stands for. The socket is non-blocking,
  * with TCP_NODELAY. Resolving obeys the deadline too. Failures: ERR_CONN, ERR_TIMEOUT, ERR_NOMEM,
  * ERR_PERM.

@@ -46,16 +46,6 @@ receive(int fd, void *bytes, size_t len, int64_t deadline_ns, char reason[TCP_RE
 	return 0;
 }
 
-/* What a server says to people: only text gets through. */
-static void
-copy_text(char *to, size_t to_len, const char *text, size_t len)
-{
-	size_t i = 0;
-	for (; i < len && i + 1 < to_len && text[i]; i++)
-		to[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
-	to[i] = '\0';
-}
-
 static int
 take_answer(const union answer *answer, struct wire_tcp_accept *ret_accept,
 	    char reason[TCP_REASON_MAX])
@@ -63,8 +53,8 @@ take_answer(const union answer *answer, struct wire_tcp_accept *ret_accept,
 	const struct wire_tcp_accept *accept = &answer->accept;
 	if (answer->header.type == WIRE_TCP_REJECT) {
 		int code = answer->reject.code;
-		copy_text(reason, TCP_REASON_MAX, answer->reject.reason,
-			  sizeof(answer->reject.reason));
+		net_copy_text(reason, TCP_REASON_MAX, answer->reject.reason,
+			      sizeof(answer->reject.reason));
 		return (code < 0 && code >= ERR_NOMEM) || code == ERR_AGAIN ? code : ERR_CORRUPT;
 	}
 	if (accept->batch_max < FAB_BATCH_MAX || accept->base != 0 || accept->reserved != 0)

@@ -705,6 +705,13 @@ tcp_responder_remove(struct tcp_responder *r, struct tcp_conn *conn)
 		conn->is_unwanted = conn->is_ordered = true;
 		TAILQ_INSERT_TAIL(&r->unwanted, conn, listed);
 		wake(r);
+		/*
+		 * Without a deadline, as there is nothing else that could be done: the memory may
+		 * not be given away before, [DEAD]. It is short: the thread waits for nothing but
+		 * its ring, which the eventfd wakes; between two looks at the ring it executes at
+		 * most what its buffers hold; and a socket that is shut down lets go of all its
+		 * requests.
+		 */
 		while (!conn->is_ended)
 			pthread_cond_wait(&r->changed, &r->lock);
 	}

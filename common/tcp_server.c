@@ -49,6 +49,7 @@ struct tcp_peer {
 	struct tcp_conn conn; /* first; its fd is this peer's until it is served */
 	struct tcp_server *server;
 	struct responder_slot *slot; /* NULL: it greets */
+	bool is_reported;            /* its owner is being told that it is lost */
 	int64_t deadline_ns;         /* of the hello */
 	size_t n_got;
 	unsigned char hello[WIRE_TCP_HELLO_MAX];
@@ -116,7 +117,7 @@ forget(struct tcp_peer *peer)
 void
 tcp_peer_destroy(struct tcp_peer *peer)
 {
-	if (!peer)
+	if (!peer || peer->is_reported)
 		return;
 	tcp_responder_remove(peer->slot->responder, &peer->conn);
 	forget(peer);
@@ -453,6 +454,7 @@ tell_lost(struct tcp_server *server)
 		struct tcp_conn *conn;
 		while ((conn = tcp_responder_take_ended(server->slots[i].responder))) {
 			struct tcp_peer *peer = (struct tcp_peer *)conn;
+			peer->is_reported = true;
 			server->events.lost(server->events.arg, peer);
 			forget(peer);
 		}

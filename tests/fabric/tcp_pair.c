@@ -51,6 +51,7 @@ static void
 lost(void *arg, struct tcp_peer *peer)
 {
 	struct tcp_host *host = arg;
+	tcp_peer_destroy(peer); /* as an owner may who ends a session; it is destroyed anyhow */
 	host->n_lost++;
 	for (unsigned i = 0; i < host->n_peers; i++)
 		if (host->peers[i] == peer) {

@@ -731,6 +731,12 @@ test_refusals(void **state)
 	assert_int_equal(sink.n_lines, 1);
 	assert_int_equal(fab_connect(region, NULL, 0, tcp_deadline_ns(), &ep), ERR_INVALID);
 	assert_int_equal(fab_connect(region, NULL, 1u << 30, tcp_deadline_ns(), &ep), ERR_INVALID);
+	assert_non_null(strstr(sink.last, "it may be 1 to"));
+	assert_int_equal(sink.n_lines, 3);
+	fab_region_sever(region);
+	assert_int_equal(fab_connect(region, NULL, 4, tcp_deadline_ns(), &ep), ERR_CONN);
+	assert_non_null(strstr(sink.last, "once it is back"));
+	assert_int_equal(sink.n_lines, 4);
 	fab_region_close(region);
 	fab_close(fab);
 	wrong = host.offer;

@@ -304,6 +304,27 @@ test_boot_id(void **state)
 	assert_memory_equal(text + 34, want, 2);
 }
 
+/* Text of strangers: nothing but printable characters, and never more than there is room. */
+static void
+test_copy_text(void **state)
+{
+	const char wild[] = {'a', '\n', '\x1b', '~', ' ', (char)0xe4, '\x7f', 'z'};
+	char to[16];
+	(void)state;
+	net_copy_text(to, sizeof(to), wild, sizeof(wild));
+	assert_string_equal(to, "a??~ ??z");
+	net_copy_text(to, sizeof(to), "short\0not this", 14);
+	assert_string_equal(to, "short");
+	net_copy_text(to, 4, "longer", 6);
+	assert_string_equal(to, "lon");
+	net_copy_text(to, 4, "abcd", 4);
+	assert_string_equal(to, "abc");
+	net_copy_text(to, 1, "x", 1);
+	assert_string_equal(to, "");
+	net_copy_text(to, sizeof(to), "", 0);
+	assert_string_equal(to, "");
+}
+
 int
 main(void)
 {
@@ -313,6 +334,7 @@ main(void)
 		cmocka_unit_test(test_tcp_v6),       cmocka_unit_test(test_tcp_refused),
 		cmocka_unit_test(test_tcp_deadline), cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_unix_address), cmocka_unit_test(test_boot_id),
+		cmocka_unit_test(test_copy_text),
 	};
 	return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }
