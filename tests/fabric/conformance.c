@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/err.h"
 
@@ -75,6 +77,30 @@ conf_batch(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n)
 	if (!conf_poll(ep, &done))
 		return ERR_TIMEOUT;
 	return done.cookie == &cookie ? done.status : ERR_CORRUPT;
+}
+
+int
+conf_in_child(int (*child)(void *), void *arg)
+{
+	int status;
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		alarm(30);
+		_exit(child(arg));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+void
+conf_child_succeeds(int (*child)(void *), void *arg)
+{
+	int status = conf_in_child(child, arg);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* What most tests work with: a pair, and registered local memory. */
@@ -347,7 +373,12 @@ conf_test_faa(void **state)
 
 /* ---- Several threads ---- */
 
-#define COUNTING_ROUNDS 100000u
+/* Of a loop that looks for races by many rounds. */
+static unsigned
+rounds_of(unsigned n)
+{
+	return conf_factory->is_slow ? n / 10 : n;
+}
 
 static void *
 counting_main(void *arg)
@@ -371,14 +402,15 @@ void
 conf_test_counting(void **state)
 {
 	struct bench b;
+	unsigned n = rounds_of(100000);
 	(void)state;
 	bench_open(&b, 3, DEPTH);
 	put_word(&b, 128, 0);
 	put_word(&b, 136, 0);
 	actors_run(&b, (void *(*const[])(void *)){counting_main, counting_main, counting_main}, 3,
-		   COUNTING_ROUNDS);
-	assert_true(get_word(&b, 128) == 3 * COUNTING_ROUNDS);
-	assert_true(get_word(&b, 136) == 3 * COUNTING_ROUNDS);
+		   n);
+	assert_true(get_word(&b, 128) == 3 * n);
+	assert_true(get_word(&b, 136) == 3 * n);
 	bench_close(&b);
 }
 
@@ -418,7 +450,7 @@ conf_test_untorn(void **state)
 	bench_open(&b, 3, DEPTH);
 	put_word(&b, TORN_OFF, 0);
 	actors_run(&b, (void *(*const[])(void *)){untorn_writer, untorn_writer, untorn_reader}, 3,
-		   20000);
+		   rounds_of(20000));
 	bench_close(&b);
 }
 

@@ -14,24 +14,14 @@
 
 #include <cmocka.h>
 
-#include "common/fabric.h"
-
-#define CONF_ENDPOINTS_MAX 4u
-#define CONF_WAIT_NS INT64_C(20000000000) /* no test waits longer for one thing */
-
-/* A region and endpoints to it. */
-struct conf_pair {
-	struct fab *fab;
-	struct fab_region *region;
-	struct fab_endpoint *ep[CONF_ENDPOINTS_MAX];
-	void *own; /* the factory's */
-};
+#include "tests/fabric/pair.h"
 
 struct conf_factory {
 	const char *name;
 	/* A region of len bytes with n endpoints of this depth. 0 or a failure. */
 	int (*open)(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair);
 	void (*close)(struct conf_pair *);
+	bool is_slow; /* a batch is several system calls: long loops are shorter */
 };
 
 extern const struct conf_factory *conf_factory;
@@ -41,6 +31,12 @@ int conf_batch(struct fab_endpoint *ep, const struct fab_op *ops, unsigned n);
 
 /* Waits for one completion; false after CONF_WAIT_NS. */
 bool conf_poll(struct fab_endpoint *ep, struct fab_done *ret_done);
+
+/* Runs a function in a child of this process, for 30 s at most. Returns its wait status. */
+int conf_in_child(int (*child)(void *), void *arg);
+
+/* It has to return 0; 77: what it needs is not there, as it has said, and the test is skipped. */
+void conf_child_succeeds(int (*child)(void *), void *arg);
 
 /* Operations with one piece. */
 struct fab_op conf_read(uint64_t roff, void *local, uint32_t len, uint32_t key);

@@ -14,12 +14,6 @@
 #include "common/log.h"
 #include "common/net.h"
 
-int64_t
-shm_deadline_ns(void)
-{
-	return clock_now_ns() + CONF_WAIT_NS;
-}
-
 static void *
 serve(void *arg)
 {
@@ -75,13 +69,18 @@ shm_server_stop(struct shm_server *server)
 	pool_destroy(server->pool);
 }
 
+int
+shm_reach(const struct fab_offer *offer, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
+{
+	struct fab *fab;
+	int r = shm_open_fabric(&fab);
+	return r ? r : conf_reach(fab, offer, n, depth, ret_pair);
+}
+
 static void
 pair_close(struct conf_pair *pair)
 {
-	for (unsigned i = 0; i < CONF_ENDPOINTS_MAX; i++)
-		fab_disconnect(pair->ep[i]);
-	fab_region_close(pair->region);
-	fab_close(pair->fab);
+	conf_leave(pair);
 	shm_server_stop(pair->own);
 	free(pair->own);
 }
@@ -89,7 +88,6 @@ pair_close(struct conf_pair *pair)
 static int
 pair_open(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
 {
-	struct conf_pair pair = {0};
 	struct shm_server *server = calloc(1, sizeof(*server));
 	if (!server)
 		return ERR_NOMEM;
@@ -98,18 +96,18 @@ pair_open(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
 		free(server);
 		return r;
 	}
-	pair.own = server;
-	r = shm_open_fabric(&pair.fab);
-	if (!r)
-		r = fab_region_open(pair.fab, &server->offer, shm_deadline_ns(), &pair.region);
-	for (unsigned i = 0; i < n && !r; i++)
-		r = fab_connect(pair.region, NULL, depth, shm_deadline_ns(), &pair.ep[i]);
+	r = shm_reach(&server->offer, n, depth, ret_pair);
 	if (r) {
-		pair_close(&pair);
+		shm_server_stop(server);
+		free(server);
 		return r;
 	}
-	*ret_pair = pair;
+	ret_pair->own = server;
 	return 0;
 }
 
-const struct conf_factory shm_factory = {"shm", pair_open, pair_close};
+const struct conf_factory shm_factory = {
+	.name = "shm",
+	.open = pair_open,
+	.close = pair_close,
+};

@@ -23,8 +23,9 @@ struct shm_server {
 int shm_server_start(struct shm_server *server, uint64_t len);
 void shm_server_stop(struct shm_server *server);
 
-/* A deadline that no test reaches. */
-int64_t shm_deadline_ns(void);
+/* conf_reach by the fabric. */
+int shm_reach(const struct fab_offer *offer, unsigned n, uint32_t depth,
+	      struct conf_pair *ret_pair);
 
 /* A region, served in this process, for the conformance suite. */
 extern const struct conf_factory shm_factory;

@@ -19,12 +19,6 @@
 const struct tcp_options tcp_host_options = {
 	.n_responders = 2, .handshake_ms = 300, .stall_ms = 400, .half_open_max = 64};
 
-int64_t
-tcp_deadline_ns(void)
-{
-	return clock_now_ns() + CONF_WAIT_NS;
-}
-
 static int
 admit(void *arg, const struct wire_cm_request *request, struct tcp_peer *peer,
       char reason[sizeof(((struct wire_cm_reject *)NULL)->reason)])
@@ -158,36 +152,18 @@ tcp_host_counters(struct tcp_host *host)
 	return counters;
 }
 
-void
-tcp_leave(struct conf_pair *pair)
-{
-	for (unsigned i = 0; i < CONF_ENDPOINTS_MAX; i++)
-		fab_disconnect(pair->ep[i]);
-	fab_region_close(pair->region);
-	fab_close(pair->fab);
-}
-
 int
 tcp_reach(const struct fab_offer *offer, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
 {
-	struct conf_pair pair = {0};
-	int r = tcp_open_fabric(NULL, &pair.fab);
-	if (!r)
-		r = fab_region_open(pair.fab, offer, tcp_deadline_ns(), &pair.region);
-	for (unsigned i = 0; i < n && !r; i++)
-		r = fab_connect(pair.region, NULL, depth, tcp_deadline_ns(), &pair.ep[i]);
-	if (r) {
-		tcp_leave(&pair);
-		return r;
-	}
-	*ret_pair = pair;
-	return 0;
+	struct fab *fab;
+	int r = tcp_open_fabric(NULL, &fab);
+	return r ? r : conf_reach(fab, offer, n, depth, ret_pair);
 }
 
 static void
 pair_close(struct conf_pair *pair)
 {
-	tcp_leave(pair);
+	conf_leave(pair);
 	tcp_host_stop(pair->own);
 	free(pair->own);
 }
@@ -213,4 +189,9 @@ pair_open(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
 	return 0;
 }
 
-const struct conf_factory tcp_factory = {"tcp", pair_open, pair_close};
+const struct conf_factory tcp_factory = {
+	.name = "tcp",
+	.open = pair_open,
+	.close = pair_close,
+	.is_slow = true,
+};

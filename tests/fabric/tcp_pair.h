@@ -49,13 +49,9 @@ unsigned tcp_host_n_peers(struct tcp_host *host);
 unsigned tcp_host_n_lost(struct tcp_host *host);
 struct tcp_counters tcp_host_counters(struct tcp_host *host);
 
-/* A fab and a region for an offer, with n endpoints. 0, or what was the matter. */
+/* conf_reach by the fabric. */
 int tcp_reach(const struct fab_offer *offer, unsigned n, uint32_t depth,
 	      struct conf_pair *ret_pair);
-void tcp_leave(struct conf_pair *pair);
-
-/* A deadline that no test reaches. */
-int64_t tcp_deadline_ns(void);
 
 /* A region, served in this process, for the conformance suite. */
 extern const struct conf_factory tcp_factory;

@@ -19,19 +19,12 @@
 static int
 fault_pair_open(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
 {
-	struct conf_pair pair = {0};
 	struct shm_server *server = calloc(1, sizeof(*server));
-	struct fab *inner;
+	struct fab *inner, *fab;
 	if (!server || shm_server_start(server, len) || shm_open_fabric(&inner) ||
-	    fault_open(inner, &pair.fab))
+	    fault_open(inner, &fab) || conf_reach(fab, &server->offer, n, depth, ret_pair))
 		abort();
-	pair.own = server;
-	int r = fab_region_open(pair.fab, &server->offer, shm_deadline_ns(), &pair.region);
-	for (unsigned i = 0; i < n && !r; i++)
-		r = fab_connect(pair.region, NULL, depth, shm_deadline_ns(), &pair.ep[i]);
-	if (r)
-		abort();
-	*ret_pair = pair;
+	ret_pair->own = server;
 	return 0;
 }
 
@@ -41,7 +34,11 @@ fault_pair_close(struct conf_pair *pair)
 	shm_factory.close(pair);
 }
 
-static const struct conf_factory fault_factory = {"fault", fault_pair_open, fault_pair_close};
+static const struct conf_factory fault_factory = {
+	.name = "fault",
+	.open = fault_pair_open,
+	.close = fault_pair_close,
+};
 
 #define LOCAL_LEN 512u
 static uint64_t frame[66]; /* a word around what is registered */
@@ -92,7 +89,7 @@ check_cut(unsigned n_ops)
 	assert_int_equal(fault_n_batches(pair.fab), 4);
 	/* A new connection works. */
 	struct fab_endpoint *fresh;
-	assert_int_equal(fab_connect(pair.region, NULL, DEPTH, shm_deadline_ns(), &fresh), 0);
+	assert_int_equal(fab_connect(pair.region, NULL, DEPTH, conf_deadline_ns(), &fresh), 0);
 	assert_int_equal(conf_batch(fresh, ops, 3), 0);
 	fab_disconnect(fresh);
 	fault_pair_close(&pair);
@@ -124,7 +121,7 @@ test_cut_quiet(void **state)
 	assert_int_equal(conf_batch(pair.ep[0], &op, 1), ERR_CONN);
 	assert_true(word_at(0) == 2);
 	fab_disconnect(pair.ep[0]);
-	assert_int_equal(fab_connect(pair.region, NULL, DEPTH, shm_deadline_ns(), &pair.ep[0]), 0);
+	assert_int_equal(fab_connect(pair.region, NULL, DEPTH, conf_deadline_ns(), &pair.ep[0]), 0);
 	fault_cut(pair.fab, 1, 0);
 	fault_cut(pair.fab, 0, 0);
 	assert_int_equal(conf_batch(pair.ep[0], &op, 1), 0);
@@ -203,13 +200,14 @@ test_failing_calls(void **state)
 	fab_deregister(pair.fab, other);
 	assert_int_equal(fab_register(pair.fab, &other, 4, &other), ERR_PERM);
 	fault_fail(pair.fab, FAULT_REGION_OPEN, 1, ERR_TIMEOUT);
-	assert_int_equal(fab_region_open(pair.fab, offer, shm_deadline_ns(), &region), ERR_TIMEOUT);
+	assert_int_equal(fab_region_open(pair.fab, offer, conf_deadline_ns(), &region),
+			 ERR_TIMEOUT);
 	assert_null(region);
-	assert_int_equal(fab_region_open(pair.fab, offer, shm_deadline_ns(), &region), 0);
+	assert_int_equal(fab_region_open(pair.fab, offer, conf_deadline_ns(), &region), 0);
 	fault_fail(pair.fab, FAULT_CONNECT, 1, ERR_CONN);
-	assert_int_equal(fab_connect(region, NULL, DEPTH, shm_deadline_ns(), &ep), ERR_CONN);
+	assert_int_equal(fab_connect(region, NULL, DEPTH, conf_deadline_ns(), &ep), ERR_CONN);
 	assert_null(ep);
-	assert_int_equal(fab_connect(region, NULL, DEPTH, shm_deadline_ns(), &ep), 0);
+	assert_int_equal(fab_connect(region, NULL, DEPTH, conf_deadline_ns(), &ep), 0);
 	fab_disconnect(ep);
 	fab_region_close(region);
 	fault_pair_close(&pair);

@@ -28,69 +28,11 @@
 #include "tests/fabric/conformance.h"
 #include "tests/fabric/sanitized.h"
 #include "tests/fabric/shm_pair.h"
+#include "tests/fault/heap.h"
 
 #define REGION_LEN UINT64_C(1000000) /* not a multiple of a page */
 
-/* ---- Counting allocations ---- */
-
-static atomic_uint n_allocations;
-
-#if !SANITIZED
-/* glibc's own entry points: what these functions call when nobody interposes. */
-void *__libc_malloc(size_t len);
-void *__libc_calloc(size_t n, size_t len);
-void *__libc_realloc(void *old, size_t len);
-
-void *
-malloc(size_t len)
-{
-	atomic_fetch_add(&n_allocations, 1);
-	return __libc_malloc(len);
-}
-
-void *
-calloc(size_t n, size_t len)
-{
-	atomic_fetch_add(&n_allocations, 1);
-	return __libc_calloc(n, len);
-}
-
-void *
-realloc(void *old, size_t len)
-{
-	atomic_fetch_add(&n_allocations, 1);
-	return __libc_realloc(old, len);
-}
-#endif
-
 /* ---- Helpers ---- */
-
-/* Reaches an offer with one endpoint. */
-static int
-reach(const struct fab_offer *offer, struct conf_pair *ret_pair)
-{
-	struct conf_pair pair = {0};
-	int r = shm_open_fabric(&pair.fab);
-	if (!r)
-		r = fab_region_open(pair.fab, offer, shm_deadline_ns(), &pair.region);
-	if (!r)
-		r = fab_connect(pair.region, NULL, 16, shm_deadline_ns(), &pair.ep[0]);
-	if (r) {
-		fab_region_close(pair.region);
-		fab_close(pair.fab);
-		return r;
-	}
-	*ret_pair = pair;
-	return 0;
-}
-
-static void
-leave(struct conf_pair *pair)
-{
-	fab_disconnect(pair->ep[0]);
-	fab_region_close(pair->region);
-	fab_close(pair->fab);
-}
 
 static int
 read_batch(struct fab_endpoint *ep)
@@ -147,29 +89,6 @@ process_reap(struct process *process)
 	assert_int_equal(waitpid(process->pid, NULL, 0), process->pid);
 }
 
-/* Runs a function in a child and returns how it ended (wait status). */
-static int
-in_child(int (*child)(void *), void *arg)
-{
-	int status;
-	pid_t pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		alarm(30);
-		_exit(child(arg));
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return status;
-}
-
-static void
-assert_child_succeeds(int (*child)(void *), void *arg)
-{
-	int status = in_child(child, arg);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 /* ---- The serving process dies ---- */
 
 static void
@@ -182,7 +101,7 @@ test_death(void **state)
 	struct fab_region *region = NULL;
 	(void)state;
 	process_start(&process);
-	assert_int_equal(reach(&process.offer, &pair), 0);
+	assert_int_equal(shm_reach(&process.offer, 1, 16, &pair), 0);
 	assert_int_equal(read_batch(pair.ep[0]), 0);
 	kill(process.pid, SIGKILL);
 	process_reap(&process);
@@ -194,10 +113,10 @@ test_death(void **state)
 		assert_int_equal(done.status, ERR_CONN);
 		assert_ptr_equal(done.cookie, &word);
 	}
-	assert_int_equal(fab_connect(pair.region, NULL, 4, shm_deadline_ns(), &ep), ERR_CONN);
-	assert_int_equal(fab_region_open(pair.fab, &process.offer, shm_deadline_ns(), &region),
+	assert_int_equal(fab_connect(pair.region, NULL, 4, conf_deadline_ns(), &ep), ERR_CONN);
+	assert_int_equal(fab_region_open(pair.fab, &process.offer, conf_deadline_ns(), &region),
 			 ERR_CONN);
-	leave(&pair);
+	conf_leave(&pair);
 }
 
 /* By the time a new server can have the port, the word has flipped. */
@@ -212,10 +131,10 @@ test_death_before_port(void **state)
 		char reason[NET_REASON_MAX];
 		int fd = -1, status_before = 0;
 		process_start(&process);
-		assert_int_equal(reach(&process.offer, &pair), 0);
+		assert_int_equal(shm_reach(&process.offer, 1, 16, &pair), 0);
 		assert_int_equal(read_batch(pair.ep[0]), 0);
 		assert_int_not_equal(net_listen(&process.bound, 16, &fd, &bound, reason), 0);
-		int64_t deadline_ns = shm_deadline_ns();
+		int64_t deadline_ns = conf_deadline_ns();
 		kill(process.pid, SIGKILL);
 		while (net_listen(&process.bound, 16, &fd, &bound, reason) &&
 		       clock_now_ns() < deadline_ns)
@@ -226,7 +145,7 @@ test_death_before_port(void **state)
 		assert_true(status_before == 0 || status_before == ERR_CONN);
 		close(fd);
 		process_reap(&process);
-		leave(&pair);
+		conf_leave(&pair);
 	}
 }
 
@@ -241,18 +160,18 @@ test_death_otherwise(void **state)
 	struct conf_pair pair;
 	(void)state;
 	process_start(&process);
-	assert_int_equal(reach(&process.offer, &pair), 0);
+	assert_int_equal(shm_reach(&process.offer, 1, 16, &pair), 0);
 	kill(process.pid, SIGTERM);
 	process_reap(&process);
 	assert_int_equal(read_batch(pair.ep[0]), ERR_CONN);
-	leave(&pair);
+	conf_leave(&pair);
 
 	assert_int_equal(shm_server_start(&server, REGION_LEN), 0);
-	assert_int_equal(reach(&server.offer, &pair), 0);
+	assert_int_equal(shm_reach(&server.offer, 1, 16, &pair), 0);
 	assert_int_equal(read_batch(pair.ep[0]), 0);
 	shm_server_stop(&server);
 	assert_int_equal(read_batch(pair.ep[0]), ERR_CONN);
-	leave(&pair);
+	conf_leave(&pair);
 }
 
 /* A server that is merely stopped is alive. */
@@ -263,14 +182,14 @@ test_stopped_server(void **state)
 	struct conf_pair pair;
 	(void)state;
 	process_start(&process);
-	assert_int_equal(reach(&process.offer, &pair), 0);
+	assert_int_equal(shm_reach(&process.offer, 1, 16, &pair), 0);
 	kill(process.pid, SIGSTOP);
 	assert_int_equal(waitpid(process.pid, NULL, WUNTRACED), process.pid);
 	assert_int_equal(read_batch(pair.ep[0]), 0);
 	kill(process.pid, SIGKILL);
 	process_reap(&process);
 	assert_int_equal(read_batch(pair.ep[0]), ERR_CONN);
-	leave(&pair);
+	conf_leave(&pair);
 }
 
 /* ---- Handing out the pool ---- */
@@ -404,7 +323,7 @@ meet_stranger(struct stranger *s)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_int_equal(pthread_create(&s->thread, NULL, stranger_main, s), 0);
 	assert_int_equal(shm_open_fabric(&fab), 0);
-	int r = fab_region_open(fab, &s->offer, shm_deadline_ns(), &region);
+	int r = fab_region_open(fab, &s->offer, conf_deadline_ns(), &region);
 	pthread_join(s->thread, NULL);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	fab_region_close(region);
@@ -501,20 +420,20 @@ test_refusals(void **state)
 	assert_int_equal(shm_server_start(&server, REGION_LEN), 0);
 	struct fab_offer wrong = server.offer;
 	wrong.token[0]++;
-	assert_int_equal(reach(&wrong, &pair), ERR_CONN);
+	assert_int_equal(shm_reach(&wrong, 1, 16, &pair), ERR_CONN);
 	wrong = server.offer;
 	wrong.len++;
-	assert_int_equal(reach(&wrong, &pair), ERR_CORRUPT);
+	assert_int_equal(shm_reach(&wrong, 1, 16, &pair), ERR_CORRUPT);
 	wrong = server.offer;
 	snprintf(wrong.unix_path, sizeof(wrong.unix_path), "@rkv-test-nobody-%d", getpid());
-	assert_int_equal(reach(&wrong, &pair), ERR_CONN);
+	assert_int_equal(shm_reach(&wrong, 1, 16, &pair), ERR_CONN);
 	memset(wrong.unix_path, 'x', sizeof(wrong.unix_path)); /* no NUL */
-	assert_int_equal(reach(&wrong, &pair), ERR_INVALID);
+	assert_int_equal(shm_reach(&wrong, 1, 16, &pair), ERR_INVALID);
 	wrong.unix_path[0] = '\0';
-	assert_int_equal(reach(&wrong, &pair), ERR_INVALID);
-	assert_int_equal(reach(&server.offer, &pair), 0);
+	assert_int_equal(shm_reach(&wrong, 1, 16, &pair), ERR_INVALID);
+	assert_int_equal(shm_reach(&server.offer, 1, 16, &pair), 0);
 	assert_int_equal(read_batch(pair.ep[0]), 0);
-	leave(&pair);
+	conf_leave(&pair);
 	shm_server_stop(&server);
 }
 
@@ -532,12 +451,12 @@ test_socket_path(void **state)
 	assert_int_equal(net_unix_listen(path, 1, &listen_fd, reason), 0);
 	assert_int_equal(net_unix_listen(path, 1, &again, reason), ERR_CONN);
 	assert_non_null(strstr(reason, path));
-	assert_int_equal(net_unix_connect(path, shm_deadline_ns(), &fd), 0);
+	assert_int_equal(net_unix_connect(path, conf_deadline_ns(), &fd), 0);
 	assert_int_equal(net_unix_address(path, &address, &len), 0);
 	assert_string_equal(address.sun_path, path);
 	close(fd);
 	close(listen_fd);
-	assert_int_equal(net_unix_connect(path, shm_deadline_ns(), &fd), ERR_CONN);
+	assert_int_equal(net_unix_connect(path, conf_deadline_ns(), &fd), ERR_CONN);
 	unlink(path);
 	rmdir(dir);
 }
@@ -584,7 +503,7 @@ test_failure_executes_nothing(void **state)
 	uint64_t word = 5, old = 0;
 	(void)state;
 	assert_int_equal(shm_server_start(&server, REGION_LEN), 0);
-	assert_int_equal(reach(&server.offer, &pair), 0);
+	assert_int_equal(shm_reach(&server.offer, 1, 16, &pair), 0);
 	struct fab_op ops[] = {
 		conf_write(64, &word, 8, 0),
 		conf_faa(72, 1, &old, 0),
@@ -595,14 +514,14 @@ test_failure_executes_nothing(void **state)
 	assert_int_equal(fab_post_quiet(pair.ep[0], ops, 1), 0);
 	const uint64_t *remote = pool_base(server.pool);
 	assert_true(remote[8] == 0 && remote[9] == 0);
-	leave(&pair);
+	conf_leave(&pair);
 	/* Nor is anything executed once the region is severed. */
-	assert_int_equal(reach(&server.offer, &pair), 0);
+	assert_int_equal(shm_reach(&server.offer, 1, 16, &pair), 0);
 	fab_region_sever(pair.region);
 	assert_int_equal(conf_batch(pair.ep[0], ops, 2), ERR_CONN);
 	assert_int_equal(fab_post_quiet(pair.ep[0], ops, 2), 0);
 	assert_true(remote[8] == 0 && remote[9] == 0);
-	leave(&pair);
+	conf_leave(&pair);
 	shm_server_stop(&server);
 }
 
@@ -633,13 +552,13 @@ test_read_only(void **state)
 			 getpid(), i);
 		assert_int_equal(net_unix_listen(s.offer.unix_path, 1, &s.listen_fd, reason), 0);
 		assert_int_equal(pthread_create(&s.thread, NULL, stranger_main, &s), 0);
-		assert_int_equal(reach(&s.offer, &pair), 0);
+		assert_int_equal(shm_reach(&s.offer, 1, 16, &pair), 0);
 		pthread_join(s.thread, NULL);
 		close(s.listen_fd);
 		assert_int_equal(read_batch(pair.ep[0]), 0);
 		assert_int_equal(conf_batch(pair.ep[0], &ops[i], 1), ERR_PERM);
 		assert_int_equal(read_batch(pair.ep[0]), ERR_CONN);
-		leave(&pair);
+		conf_leave(&pair);
 	}
 	assert_true(((const uint64_t *)pool_base(shared.pool))[8] == 0);
 	close(read_only);
@@ -658,7 +577,7 @@ test_loopback(void **state)
 	(void)state;
 	assert_int_equal(shm_server_start(&server, REGION_LEN), 0);
 	assert_int_equal(shm_loopback(server.share, &loop), 0);
-	assert_int_equal(reach(&server.offer, &pair), 0);
+	assert_int_equal(shm_reach(&server.offer, 1, 16, &pair), 0);
 	struct fab_op op = conf_cas(0, 0, 5, &old, 0);
 	assert_int_equal(conf_batch(loop, &op, 1), 0);
 	assert_true(old == 0);
@@ -670,7 +589,7 @@ test_loopback(void **state)
 	assert_true(old == 6);
 	op = conf_read(REGION_LEN, &old, 8, 0);
 	assert_int_equal(conf_batch(loop, &op, 1), ERR_INVALID);
-	leave(&pair);
+	conf_leave(&pair);
 	shm_loopback_close(loop);
 	shm_loopback_close(NULL);
 	shm_server_stop(&server);
@@ -791,14 +710,14 @@ test_fork(void **state)
 	struct conf_pair pair;
 	(void)state;
 	assert_int_equal(shm_server_start(&server, REGION_LEN), 0);
-	assert_int_equal(reach(&server.offer, &pair), 0);
-	int status = in_child(touching_child, pair.ep[0]);
+	assert_int_equal(shm_reach(&server.offer, 1, 16, &pair), 0);
+	int status = conf_in_child(touching_child, pair.ep[0]);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-	status = in_child(touching_pool_child, pool_base(server.pool));
+	status = conf_in_child(touching_pool_child, pool_base(server.pool));
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 	/* The parent's is untouched by the child's end, and the server still counts as alive. */
 	assert_int_equal(read_batch(pair.ep[0]), 0);
-	leave(&pair);
+	conf_leave(&pair);
 	shm_server_stop(&server);
 }
 
@@ -830,10 +749,10 @@ test_no_malloc(void **state)
 	if (SANITIZED)
 		skip();
 	assert_int_equal(shm_factory.open(REGION_LEN, 1, 16, &pair), 0);
-	unsigned n_before = atomic_load(&n_allocations);
+	uint64_t n_before = heap_calls();
 	assert_true(n_before > 0); /* the counter counts */
 	int r = run_batches(pair.ep[0], 1000);
-	unsigned n_after = atomic_load(&n_allocations);
+	uint64_t n_after = heap_calls();
 	shm_factory.close(&pair);
 	assert_int_equal(r, 0);
 	assert_int_equal(n_after, n_before);
@@ -861,7 +780,7 @@ static int
 strict_child(void *arg)
 {
 	struct conf_pair pair;
-	if (reach(arg, &pair) || run_batches(pair.ep[0], 1))
+	if (shm_reach(arg, 1, 16, &pair) || run_batches(pair.ep[0], 1))
 		return 1;
 	if (forbid_system_calls())
 		return 77;
@@ -882,12 +801,12 @@ test_no_system_call(void **state)
 	(void)state;
 	if (SANITIZED)
 		skip();
-	int control = in_child(offending_child, NULL);
+	int control = conf_in_child(offending_child, NULL);
 	if (WIFEXITED(control) && WEXITSTATUS(control) == 77)
 		skip();
 	assert_true(WIFSIGNALED(control) && WTERMSIG(control) == SIGSYS);
 	process_start(&process);
-	assert_child_succeeds(strict_child, &process.offer);
+	conf_child_succeeds(strict_child, &process.offer);
 	kill(process.pid, SIGKILL);
 	process_reap(&process);
 }

@@ -91,31 +91,6 @@ process_signal(struct process *process, int number)
 		assert_int_equal(waitpid(process->pid, NULL, 0), process->pid);
 }
 
-/* Runs a function in a child; its result. 77: what it needs is not there, as it has said. */
-static int
-in_child(int (*child)(void *), void *arg)
-{
-	int status;
-	pid_t pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		alarm(30);
-		_exit(child(arg));
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
-static void
-assert_child_succeeds(int (*child)(void *), void *arg)
-{
-	int rc = in_child(child, arg);
-	if (rc == 77)
-		skip();
-	assert_int_equal(rc, 0);
-}
-
 /* The n batches that are out fail, each once, and then there is nothing more. */
 static void
 assert_all_fail(struct fab_endpoint *ep, const char *cookies, unsigned n)
@@ -165,7 +140,7 @@ test_costs_alone(void **state)
 	assert_in_range(server_calls, n - 1, 2 * n + n / 10);
 	print_message("# one at a time: %.2f calls a batch here, %.2f there\n",
 		      (double)(after.n_calls - before.n_calls) / n, (double)server_calls / n);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 }
 
@@ -194,7 +169,7 @@ test_costs_together(void **state)
 		assert_int_equal(costs_of(pair.ep[0]).n_calls, n_calls + 1);
 		for (unsigned n_looks = 0; n < DEPTH; n_looks++) {
 			assert_in_range(n_looks, 0, 1000);
-			fab_wait(pair.ep[0], tcp_deadline_ns());
+			fab_wait(pair.ep[0], conf_deadline_ns());
 			n += fab_poll(pair.ep[0], done, DEPTH);
 		}
 	}
@@ -205,7 +180,7 @@ test_costs_together(void **state)
 	/* Answers may come in pieces: 16 kB of them. A call for each batch would be 6,400. */
 	assert_in_range(calls, 2 * n_rounds, 10 * n_rounds);
 	assert_in_range(server_calls, n_rounds, 10 * n_rounds);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 }
 
@@ -221,7 +196,7 @@ poll_two_at_once(struct fab_endpoint *ep, const struct fab_op *op)
 		n_together = fab_poll(ep, done, 2);
 		for (unsigned n = n_together, n_looks = 0; n < 2; n += n_together) {
 			assert_in_range(n_looks++, 0, 1000);
-			fab_wait(ep, tcp_deadline_ns());
+			fab_wait(ep, conf_deadline_ns());
 			n_together = fab_poll(ep, done, 2);
 		}
 	}
@@ -231,7 +206,7 @@ poll_two_at_once(struct fab_endpoint *ep, const struct fab_op *op)
 static void
 await_frames(struct tcp_host *host, uint64_t n)
 {
-	int64_t deadline_ns = tcp_deadline_ns();
+	int64_t deadline_ns = conf_deadline_ns();
 	while (tcp_host_counters(host).n_frames < n)
 		assert_true(clock_now_ns() < deadline_ns);
 }
@@ -276,7 +251,7 @@ test_costs_quiet(void **state)
 		assert_int_equal(fab_post_quiet(pair.ep[0], &quiet, 1), 0);
 	assert_int_equal(costs_of(pair.ep[0]).n_calls, n_calls);
 	assert_true(conf_poll(pair.ep[0], done));
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 }
 
@@ -298,7 +273,7 @@ test_no_malloc(void **state)
 	for (unsigned i = 0; i < 1000; i++)
 		assert_int_equal(conf_batch(pair.ep[0], ops, 3), 0);
 	assert_int_equal(sites_disarm(), 0);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 }
 
@@ -355,7 +330,7 @@ test_long_transfers(void **state)
 		ERR_INVALID);
 	free(out);
 	free(in);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 }
 
@@ -388,8 +363,8 @@ test_server_death(void **state)
 	assert_int_equal(fab_post(pair.ep[0], &op, 1, &cookies[0]), 0);
 	assert_all_fail(pair.ep[0], cookies, 1);
 	assert_int_equal(fab_post_quiet(pair.ep[0], &op, 1), ERR_CONN);
-	assert_int_equal(fab_connect(pair.region, NULL, 4, tcp_deadline_ns(), &ep), ERR_CONN);
-	tcp_leave(&pair);
+	assert_int_equal(fab_connect(pair.region, NULL, 4, conf_deadline_ns(), &ep), ERR_CONN);
+	conf_leave(&pair);
 }
 
 /*
@@ -429,7 +404,7 @@ test_unreadable(void **state)
 	assert_int_equal(fab_post(pair.ep[0], &good, 1, &cookies[0]), 0);
 	assert_all_fail(pair.ep[0], cookies, 1);
 	munmap(hole, 65536);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	process_signal(&process, SIGKILL);
 }
 
@@ -459,8 +434,8 @@ test_client_death(void **state)
 	assert_int_equal(tcp_host_start(&host, REGION_LEN, &tcp_host_options), 0);
 	assert_int_equal(tcp_reach(&host.offer, 1, DEPTH, &pair), 0);
 	for (unsigned i = 0; i < 5; i++)
-		assert_child_succeeds(dying_client, &host.offer);
-	int64_t deadline_ns = tcp_deadline_ns();
+		conf_child_succeeds(dying_client, &host.offer);
+	int64_t deadline_ns = conf_deadline_ns();
 	while (tcp_host_n_lost(&host) < 5) {
 		assert_true(clock_now_ns() < deadline_ns);
 		nanosleep(&pause, NULL);
@@ -469,7 +444,7 @@ test_client_death(void **state)
 	assert_int_equal(conf_batch(pair.ep[0], &op, 1), 0);
 	assert_int_equal(tcp_host_n_peers(&host), 1);
 	assert_int_equal(tcp_host_n_lost(&host), 5);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 }
 
@@ -506,7 +481,7 @@ test_destroy(void **state)
 		}
 		assert_int_equal(fab_poll(pair.ep[0], done, 1), 0);
 		assert_true(n_good <= there && there <= n_posted);
-		tcp_leave(&pair);
+		conf_leave(&pair);
 		assert_true(there == tcp_host_word(&host, 0));
 	}
 	assert_int_equal(tcp_host_n_lost(&host), 0);
@@ -526,9 +501,9 @@ test_many_peers(void **state)
 		assert_int_equal(tcp_reach(&host.offer, 1 + i % CONF_ENDPOINTS_MAX, 4, &pair), 0);
 		if (i % 3 == 0)
 			tcp_host_destroy_peers(&host);
-		tcp_leave(&pair);
+		conf_leave(&pair);
 	}
-	int64_t deadline_ns = tcp_deadline_ns();
+	int64_t deadline_ns = conf_deadline_ns();
 	while (tcp_host_n_peers(&host) > 0) {
 		assert_true(clock_now_ns() < deadline_ns);
 		nanosleep(&pause, NULL);
@@ -553,7 +528,7 @@ test_orderly_end(void **state)
 	for (unsigned i = 0; i < 8; i++)
 		assert_int_equal(fab_post(pair.ep[1], &op, 1, &cookies[i]), 0);
 	assert_all_fail(pair.ep[1], cookies, 8);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 }
 
 static void *
@@ -592,7 +567,7 @@ test_sever_wakes(void **state)
 	fab_wait(pair.ep[0], clock_now_ns() + 20 * CLOCK_NS_PER_MS);
 	assert_int_equal(fab_poll(pair.ep[0], &done, 1), 0);
 	assert_true(word == 7);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	process_signal(&process, SIGKILL);
 }
 
@@ -628,7 +603,7 @@ test_threads(void **state)
 		assert_int_equal(done.status, 0);
 	}
 	assert_true(tcp_host_word(&host, 0) == 20 * 21);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 }
 
@@ -656,7 +631,7 @@ undisturbed_main(void *arg)
 	}
 	close(sockets[0]);
 	close(sockets[1]);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	return &n_interrupted;
 }
 
@@ -700,11 +675,11 @@ test_fork(void **state)
 	struct fab_op op = conf_faa(0, 1, &old, 0);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(conf_batch(pair.ep[0], &op, 1), 0);
-		assert_child_succeeds(forked_child, NULL);
+		conf_child_succeeds(forked_child, NULL);
 	}
 	assert_int_equal(conf_batch(pair.ep[0], &op, 1), 0);
 	assert_true(old == 3);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 }
 
@@ -725,16 +700,16 @@ test_refusals(void **state)
 	struct fab_offer wrong = host.offer;
 	wrong.token[0]++;
 	assert_int_equal(tcp_open_fabric(&log, &fab), 0);
-	assert_int_equal(fab_region_open(fab, &wrong, tcp_deadline_ns(), &region), 0);
-	assert_int_equal(fab_connect(region, NULL, 4, tcp_deadline_ns(), &ep), ERR_PERM);
+	assert_int_equal(fab_region_open(fab, &wrong, conf_deadline_ns(), &region), 0);
+	assert_int_equal(fab_connect(region, NULL, 4, conf_deadline_ns(), &ep), ERR_PERM);
 	assert_non_null(strstr(sink.last, "the test says no"));
 	assert_int_equal(sink.n_lines, 1);
-	assert_int_equal(fab_connect(region, NULL, 0, tcp_deadline_ns(), &ep), ERR_INVALID);
-	assert_int_equal(fab_connect(region, NULL, 1u << 30, tcp_deadline_ns(), &ep), ERR_INVALID);
+	assert_int_equal(fab_connect(region, NULL, 0, conf_deadline_ns(), &ep), ERR_INVALID);
+	assert_int_equal(fab_connect(region, NULL, 1u << 30, conf_deadline_ns(), &ep), ERR_INVALID);
 	assert_non_null(strstr(sink.last, "it may be 1 to"));
 	assert_int_equal(sink.n_lines, 3);
 	fab_region_sever(region);
-	assert_int_equal(fab_connect(region, NULL, 4, tcp_deadline_ns(), &ep), ERR_CONN);
+	assert_int_equal(fab_connect(region, NULL, 4, conf_deadline_ns(), &ep), ERR_CONN);
 	assert_non_null(strstr(sink.last, "once it is back"));
 	assert_int_equal(sink.n_lines, 4);
 	fab_region_close(region);
@@ -753,8 +728,8 @@ test_refusals(void **state)
 	/* The session is named. */
 	const struct fab_ticket ticket = {11, 22};
 	assert_int_equal(tcp_open_fabric(NULL, &fab), 0);
-	assert_int_equal(fab_region_open(fab, &host.offer, tcp_deadline_ns(), &region), 0);
-	assert_int_equal(fab_connect(region, &ticket, 4, tcp_deadline_ns(), &ep), 0);
+	assert_int_equal(fab_region_open(fab, &host.offer, conf_deadline_ns(), &region), 0);
+	assert_int_equal(fab_connect(region, &ticket, 4, conf_deadline_ns(), &ep), 0);
 	assert_int_equal(host.last.session_slot, 11);
 	assert_int_equal(host.last.serial, 22);
 	fab_disconnect(ep);
@@ -780,7 +755,7 @@ test_silent_server(void **state)
 	net_format(&bound, text);
 	snprintf(offer.tcp_address, sizeof(offer.tcp_address), "%.63s", text);
 	assert_int_equal(tcp_open_fabric(NULL, &fab), 0);
-	assert_int_equal(fab_region_open(fab, &offer, tcp_deadline_ns(), &region), 0);
+	assert_int_equal(fab_region_open(fab, &offer, conf_deadline_ns(), &region), 0);
 	assert_int_equal(fab_connect(region, NULL, 4, clock_now_ns() + 50 * CLOCK_NS_PER_MS, &ep),
 			 ERR_TIMEOUT);
 	assert_null(ep);
@@ -848,7 +823,7 @@ test_without_rings(void **state)
 	static const int errors[] = {EPERM, ENOSYS, ENOMEM, EINVAL, EMFILE};
 	(void)state;
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
-		assert_child_succeeds(child_without_rings, (void *)(uintptr_t)&errors[i]);
+		conf_child_succeeds(child_without_rings, (void *)(uintptr_t)&errors[i]);
 }
 
 /* A kernel that can register nothing: it works all the same. */
@@ -873,7 +848,7 @@ child_without_registering(void *arg)
 		    memcmp(out, in, sizeof(out)) != 0)
 			return 2;
 	}
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 	return 0;
 }
@@ -882,7 +857,7 @@ static void
 test_without_registering(void **state)
 {
 	(void)state;
-	assert_child_succeeds(child_without_registering, NULL);
+	conf_child_succeeds(child_without_registering, NULL);
 }
 
 /* The server has no descriptor left: clients are told to come again, those that are there stay. */
@@ -943,8 +918,8 @@ test_out_of_descriptors(void **state)
 	assert_int_equal(write(to[1], "x", 1), 1);
 	assert_int_equal(read(from[0], &byte, 1), 1);
 	assert_int_equal(tcp_reach(&offer, 1, 4, &other), 0);
-	tcp_leave(&other);
-	tcp_leave(&pair);
+	conf_leave(&other);
+	conf_leave(&pair);
 	assert_int_equal(write(to[1], "x", 1), 1);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
@@ -982,7 +957,7 @@ static void
 await_descriptors(unsigned n)
 {
 	const struct timespec pause = {.tv_nsec = CLOCK_NS_PER_MS};
-	int64_t deadline_ns = tcp_deadline_ns();
+	int64_t deadline_ns = conf_deadline_ns();
 	while (count_descriptors() != n) {
 		assert_true(clock_now_ns() < deadline_ns);
 		nanosleep(&pause, NULL);
@@ -1023,7 +998,7 @@ test_failures(void **state)
 		int r = tcp_reach(&host.offer, 1, 4, &pair);
 		n_calls = sites_disarm();
 		if (r == 0)
-			tcp_leave(&pair);
+			conf_leave(&pair);
 		assert_true(r <= 0);
 		await_descriptors(n_before);
 	} while (n_calls >= nth && nth < 100);
@@ -1033,7 +1008,7 @@ test_failures(void **state)
 	struct fab_op op = conf_faa(0, 1, &old, 0);
 	assert_int_equal(tcp_reach(&host.offer, 1, 4, &pair), 0);
 	assert_int_equal(conf_batch(pair.ep[0], &op, 1), 0);
-	tcp_leave(&pair);
+	conf_leave(&pair);
 	tcp_host_stop(&host);
 }
 

@@ -5,30 +5,7 @@
  */
 #include "tests/fabric/sanitized.h"
 #include "tests/fabric/verbs_world.h"
-
-/* ---- Counting allocations ---- */
-
-static atomic_uint n_allocations;
-
-#if !SANITIZED
-/* glibc's own entry points: what these functions call when nobody interposes. */
-void *__libc_malloc(size_t len);
-void *__libc_calloc(size_t n, size_t len);
-
-void *
-malloc(size_t len)
-{
-	atomic_fetch_add(&n_allocations, 1);
-	return __libc_malloc(len);
-}
-
-void *
-calloc(size_t n, size_t len)
-{
-	atomic_fetch_add(&n_allocations, 1);
-	return __libc_calloc(n, len);
-}
-#endif
+#include "tests/fault/heap.h"
 
 /* ---- What a batch costs ---- */
 
@@ -82,7 +59,7 @@ test_costs(void **state)
 	assert_cost(0, 0, 0, 0);
 	/* A wait sends, too. */
 	assert_int_equal(fab_post(w.ep, ops, 3, NULL), 0);
-	fab_wait(w.ep, verbs_deadline_ns());
+	fab_wait(w.ep, conf_deadline_ns());
 	assert_cost(1, 3, 1, 0);
 	assert_int_equal(fab_poll(w.ep, &done, 1), 1);
 	/* A chain that grows long is sent without a poll. */
@@ -133,14 +110,15 @@ test_no_malloc(void **state)
 	world_open(&w, 1, 16);
 	verbs_side_halt(&w.side);
 	update_ops(&w, ops, 100);
-	unsigned n_before = atomic_load(&n_allocations), n_failed = 0;
+	uint64_t n_before = heap_calls();
+	unsigned n_failed = 0;
 	assert_true(n_before > 0);
 	for (int i = 0; i < 1000; i++) {
 		n_failed += fab_post(w.ep, ops, 3, NULL) != 0;
 		n_failed += fab_post_quiet(w.ep, ops, 1) != 0;
 		n_failed += fab_poll(w.ep, &done, 1) != 1 || done.status != 0;
 	}
-	assert_int_equal(atomic_load(&n_allocations), n_before);
+	assert_int_equal(heap_calls(), n_before);
 	assert_int_equal(n_failed, 0);
 	verbs_side_run(&w.side);
 	world_close(&w);
@@ -431,7 +409,7 @@ test_refusal(void **state)
 	struct fab_op fine = conf_faa(64, 1, w.local, w.key);
 	struct fab_op ops[] = {fine, conf_read(WORLD_REGION_LEN, w.local, 1, w.key)};
 	assert_int_equal(fab_post(w.ep, &fine, 1, NULL), 0);
-	fab_wait(w.ep, verbs_deadline_ns()); /* sent */
+	fab_wait(w.ep, conf_deadline_ns()); /* sent */
 	assert_int_equal(fab_post(w.ep, ops, 2, NULL), 0);
 	assert_int_equal(fab_post(w.ep, &fine, 1, NULL), 0);
 	assert_int_equal(fab_poll(w.ep, done, 3), 3);
@@ -441,7 +419,7 @@ test_refusal(void **state)
 	assert_int_equal(w.remote[8], 1);
 	/* The same by a quiet batch shows in those that follow. */
 	struct fab_endpoint *ep;
-	assert_int_equal(fab_connect(w.pair.region, NULL, 4, verbs_deadline_ns(), &ep), 0);
+	assert_int_equal(fab_connect(w.pair.region, NULL, 4, conf_deadline_ns(), &ep), 0);
 	assert_int_equal(fab_post_quiet(ep, ops, 2), 0);
 	assert_int_equal(conf_batch(ep, &fine, 1), ERR_CONN);
 	assert_int_equal(w.remote[8], 1);
@@ -482,7 +460,7 @@ test_server_cuts(void **state)
 	fake.holds_completions = false;
 	/* A new connection works. */
 	struct fab_endpoint *ep;
-	assert_int_equal(fab_connect(w.pair.region, NULL, 4, verbs_deadline_ns(), &ep), 0);
+	assert_int_equal(fab_connect(w.pair.region, NULL, 4, conf_deadline_ns(), &ep), 0);
 	assert_int_equal(conf_batch(ep, &op, 1), 0);
 	fab_disconnect(ep);
 	world_close(&w);

@@ -56,7 +56,7 @@ test_cut(void **state)
 	assert_true(((uint64_t *)(void *)side.memory)[8] == 1);
 	assert_int_equal(atomic_load(&side.n_lost), 0);
 	fab_deregister(pair.fab, key);
-	verbs_leave(&pair);
+	conf_leave(&pair);
 	free(local);
 	verbs_side_stop(&side);
 }
@@ -72,9 +72,9 @@ test_leave(void **state)
 	verbs_side_run(&side);
 	for (unsigned i = 0; i < 20; i++) {
 		assert_int_equal(verbs_reach(&side, &quiet, 1, 16, &pair), 0);
-		verbs_leave(&pair);
+		conf_leave(&pair);
 	}
-	int64_t deadline_ns = verbs_deadline_ns();
+	int64_t deadline_ns = conf_deadline_ns();
 	while (atomic_load(&side.n_lost) < 20 && clock_now_ns() < deadline_ns)
 		host_pause(NULL, deadline_ns);
 	assert_int_equal(atomic_load(&side.n_lost), 20);

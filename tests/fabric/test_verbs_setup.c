@@ -258,7 +258,7 @@ assert_attempt(struct world *w, int64_t wait_ns, int code, const char *words)
 	if (r != code || !strstr(w->log.last, words))
 		fail_msg("%d: %s", r, w->log.last);
 	assert_int_equal(pair.ep[0] == NULL, code != 0);
-	verbs_leave(&pair);
+	conf_leave(&pair);
 }
 
 static void
@@ -345,7 +345,7 @@ test_admission(void **state)
 	world_open(&w, 1, 4);
 	assert_int_equal(w.side.last_request.session_slot, 0);
 	assert_int_equal(w.side.last_request.serial, 0);
-	assert_int_equal(fab_connect(w.pair.region, &ticket, 4, verbs_deadline_ns(), &ep), 0);
+	assert_int_equal(fab_connect(w.pair.region, &ticket, 4, conf_deadline_ns(), &ep), 0);
 	assert_int_equal(w.side.last_request.session_slot, 77);
 	assert_int_equal(w.side.last_request.serial, 88);
 	assert_memory_equal(w.side.last_request.token, w.side.offer.token, WIRE_TOKEN_LEN);
@@ -360,9 +360,8 @@ test_admission(void **state)
 	liar.log.log.arg = &liar.log;
 	assert_attempt(&liar, CONF_WAIT_NS, ERR_PERM, "token is not known");
 	/* Depths that are none. */
-	assert_int_equal(fab_connect(w.pair.region, NULL, 0, verbs_deadline_ns(), &ep),
-			 ERR_INVALID);
-	assert_int_equal(fab_connect(w.pair.region, NULL, 1 << 20, verbs_deadline_ns(), &ep),
+	assert_int_equal(fab_connect(w.pair.region, NULL, 0, conf_deadline_ns(), &ep), ERR_INVALID);
+	assert_int_equal(fab_connect(w.pair.region, NULL, 1 << 20, conf_deadline_ns(), &ep),
 			 ERR_INVALID);
 	world_close(&w);
 }
@@ -516,7 +515,7 @@ test_ipv6(void **state)
 	log.log.max_level = LOG_INFO; /* the client says which device it works with */
 	assert_int_equal(verbs_reach(&side, &log.log, 1, 4, &pair), 0);
 	assert_non_null(strstr(log.last, "towards [2001:db8::3]:7440: fake2 port 1, GID 0"));
-	verbs_leave(&pair);
+	conf_leave(&pair);
 	verbs_side_stop(&side);
 }
 
@@ -576,14 +575,14 @@ test_two_devices(void **state)
 	world_open(&w, 1, 4);
 	fake.n_devices = 2;
 	fake.route_device = 1;
-	assert_int_equal(fab_region_open(w.pair.fab, &w.side.offer, verbs_deadline_ns(), &second),
+	assert_int_equal(fab_region_open(w.pair.fab, &w.side.offer, conf_deadline_ns(), &second),
 			 ERR_CONN);
 	assert_non_null(strstr(w.log.last, "fake1"));
 	assert_non_null(strstr(w.log.last, "fake0"));
 	struct fab_endpoint *ep;
-	assert_int_equal(fab_connect(w.pair.region, NULL, 4, verbs_deadline_ns(), &ep), ERR_CONN);
+	assert_int_equal(fab_connect(w.pair.region, NULL, 4, conf_deadline_ns(), &ep), ERR_CONN);
 	fake.route_device = -1;
-	assert_int_equal(fab_region_open(w.pair.fab, &w.side.offer, verbs_deadline_ns(), &second),
+	assert_int_equal(fab_region_open(w.pair.fab, &w.side.offer, conf_deadline_ns(), &second),
 			 0);
 	fab_region_close(second);
 	world_close(&w);
@@ -612,7 +611,7 @@ test_old_devices(void **state)
 static void
 dispatch_until(struct world *w, atomic_uint *count, unsigned n)
 {
-	int64_t deadline_ns = verbs_deadline_ns();
+	int64_t deadline_ns = conf_deadline_ns();
 	while (atomic_load(count) < n && clock_now_ns() < deadline_ns)
 		host_pause(NULL, deadline_ns);
 	assert_int_equal(atomic_load(count), n);
@@ -987,7 +986,7 @@ whole_story(struct world_log *log, char words[VERBS_REASON_MAX])
 		fab_deregister(pair.fab, key);
 	}
 	if (pair.fab)
-		verbs_leave(&pair);
+		conf_leave(&pair);
 	verbs_side_halt(&side);
 	verbs_loopback_close(loop);
 	verbs_side_stop(&side);
@@ -1009,6 +1008,7 @@ test_sweep(void **state)
 		world_log_init(&log);
 		fake.attr[0].max_mr_size = 8192;
 		fake.fail_at = ++n;
+		assert_true(n < 10000);
 		int r = whole_story(&log, words);
 		assert_int_equal(atomic_load(&fake_counts.n_live), 0);
 		const char *failed = atomic_load(&fake_counts.failed);

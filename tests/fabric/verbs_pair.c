@@ -15,12 +15,6 @@
 static const struct log stderr_log = {
 	.sink = log_to_stderr, .arg = (void *)(uintptr_t) "# test", .max_level = LOG_ERROR};
 
-int64_t
-verbs_deadline_ns(void)
-{
-	return clock_now_ns() + CONF_WAIT_NS;
-}
-
 static int
 admit(void *arg, const struct wire_cm_request *request, struct verbs_peer *peer,
       char reason[sizeof(((struct wire_cm_reject *)NULL)->reason)])
@@ -159,34 +153,16 @@ int
 verbs_reach(struct verbs_side *side, const struct log *log, unsigned n, uint32_t depth,
 	    struct conf_pair *ret_pair)
 {
-	struct conf_pair pair = {0};
-	int r = verbs_open_fabric(log, &pair.fab);
-	if (!r)
-		r = fab_region_open(pair.fab, &side->offer, verbs_deadline_ns(), &pair.region);
-	for (unsigned i = 0; i < n && !r; i++)
-		r = fab_connect(pair.region, NULL, depth, verbs_deadline_ns(), &pair.ep[i]);
-	if (r) {
-		verbs_leave(&pair);
-		return r;
-	}
-	*ret_pair = pair;
-	return 0;
-}
-
-void
-verbs_leave(struct conf_pair *pair)
-{
-	for (unsigned i = 0; i < CONF_ENDPOINTS_MAX; i++)
-		fab_disconnect(pair->ep[i]);
-	fab_region_close(pair->region);
-	fab_close(pair->fab);
+	struct fab *fab;
+	int r = verbs_open_fabric(log, &fab);
+	return r ? r : conf_reach(fab, &side->offer, n, depth, ret_pair);
 }
 
 static void
 pair_close(struct conf_pair *pair)
 {
 	struct verbs_side *side = pair->own;
-	verbs_leave(pair);
+	conf_leave(pair);
 	verbs_side_stop(side);
 	free(side);
 }
@@ -214,4 +190,8 @@ pair_open(uint64_t len, unsigned n, uint32_t depth, struct conf_pair *ret_pair)
 	return 0;
 }
 
-const struct conf_factory verbs_factory = {"verbs", pair_open, pair_close};
+const struct conf_factory verbs_factory = {
+	.name = "verbs",
+	.open = pair_open,
+	.close = pair_close,
+};

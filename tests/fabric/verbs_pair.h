@@ -48,9 +48,6 @@ void verbs_side_cut(struct verbs_side *side);
 /* A fabric, its region, and n endpoints to a side. */
 int verbs_reach(struct verbs_side *side, const struct log *log, unsigned n, uint32_t depth,
 		struct conf_pair *ret_pair);
-void verbs_leave(struct conf_pair *pair);
-
-int64_t verbs_deadline_ns(void);
 
 extern const struct conf_factory verbs_factory;
 

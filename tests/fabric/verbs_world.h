@@ -98,7 +98,7 @@ static inline void
 world_close(struct world *w)
 {
 	fab_deregister(w->pair.fab, w->key);
-	verbs_leave(&w->pair);
+	conf_leave(&w->pair);
 	free(w->local);
 	world_stop(w);
 }

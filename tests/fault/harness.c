@@ -180,7 +180,7 @@ world_open(const struct world_shape *shape)
 	assert_int_equal(shm_open_fabric(&inner), 0);
 	assert_int_equal(fault_open(inner, &w->fab), 0);
 	hook_fabric(w);
-	assert_int_equal(fab_region_open(w->fab, &w->server.offer, shm_deadline_ns(), &w->region),
+	assert_int_equal(fab_region_open(w->fab, &w->server.offer, conf_deadline_ns(), &w->region),
 			 0);
 	start_client(w, shape ? shape->cache_bytes : common_shape.cache_bytes);
 	return w;
@@ -249,7 +249,7 @@ serve(struct world *w, struct rkv_session *s)
 		.layout = w->layout,
 		.joined_stamp = atomic_load(&w->client.stamps.newest),
 	};
-	int rc = fab_connect(w->region, NULL, DEPTH + 16, shm_deadline_ns(), &link.ep);
+	int rc = fab_connect(w->region, NULL, DEPTH + 16, conf_deadline_ns(), &link.ep);
 	if (rc && s->port.former_serial)
 		return; /* the session goes on waiting */
 	if (rc) {

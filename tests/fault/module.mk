@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 fault_harness := tests/fault/harness.c tests/fault/no_control.c \
-	tests/fabric/fabric_fault.c tests/fabric/shm_pair.c
+	tests/fabric/fabric_fault.c tests/fabric/shm_pair.c tests/fabric/pair.c
 sites_LDFLAGS := $(foreach f,malloc calloc realloc aligned_alloc mmap socket connect eventfd \
 	pthread_create,-Wl,--wrap=$(f))
 fault_TESTS += tests/fault/test_outcome tests/fault/test_alloc tests/fault/test_rules \

@@ -339,6 +339,22 @@ load_mix(struct load *load, size_t n)
 	free(slots);
 }
 
+/* ---- The steady state ---- */
+
+bool
+load_steady(struct rkv_session *session, const void *value, size_t value_len, size_t n)
+{
+	unsigned char buf[1024];
+	char key[] = "steady-?";
+	for (size_t i = 0; i < n; i++) {
+		key[7] = (char)('0' + i % LOAD_STEADY_KEYS);
+		if (rkv_put(session, key, 8, value, value_len, NULL, NULL) != RKV_OK ||
+		    rkv_get(session, key, 8, buf, sizeof(buf), NULL) != RKV_OK)
+			return false;
+	}
+	return true;
+}
+
 /* ---- Processes ---- */
 
 void *

@@ -63,6 +63,13 @@ struct load {
 /* Runs n operations to their end. RKV_AGAIN is answered by trying the same again. */
 void load_mix(struct load *load, size_t n);
 
+/* ---- The steady state: the same few keys, over and over ---- */
+
+#define LOAD_STEADY_KEYS 64u /* "steady-0" and its like, of 8 bytes each */
+
+/* Puts this value and gets it, one key after the other, n times; false: something failed. */
+bool load_steady(struct rkv_session *session, const void *value, size_t value_len, size_t n);
+
 /* ---- Processes ---- */
 
 /* Memory that forked processes share, zeroed. */

@@ -15,7 +15,8 @@ test_service_EXTRA := tests/proc/proc.c tests/proc/raw.c
 raw_client_EXTRA := tests/proc/proc.c tests/proc/raw.c
 proc_TESTS += tests/proc/test_client_control
 san_TESTS += tests/proc/test_client_control
-test_client_control_EXTRA := tests/proc/fake_server.c tests/proc/proc.c tests/fabric/shm_pair.c
+test_client_control_EXTRA := tests/proc/fake_server.c tests/proc/proc.c \
+	tests/fabric/shm_pair.c tests/fabric/pair.c
 load_TESTS := tests/proc/test_cost tests/proc/test_mixed tests/proc/test_kill \
 	tests/proc/test_space tests/proc/test_limits
 load_EXTRA := tests/proc/load.c tests/proc/proc.c tests/sim/lin.c
@@ -24,7 +25,7 @@ san_TESTS += $(load_TESTS)
 slow_TESTS += tests/proc/test_space
 tiny_tags_TESTS += tests/proc/test_mixed tests/proc/test_space
 tiny_hash_TESTS += tests/proc/test_mixed tests/proc/test_limits
-test_cost_EXTRA := $(load_EXTRA)
+test_cost_EXTRA := $(load_EXTRA) tests/fault/heap.c
 test_mixed_EXTRA := $(load_EXTRA)
 test_kill_EXTRA := $(load_EXTRA)
 test_space_EXTRA := $(load_EXTRA)

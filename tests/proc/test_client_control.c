@@ -182,6 +182,16 @@ start_fake(struct fake *fake, void (*greet)(struct fake *, struct wire_welcome *
 	fake_start(fake);
 }
 
+/* How it greets from now on. */
+static void
+set_greeting(struct fake *fake, void (*greet)(struct fake *, struct wire_welcome *), int arg)
+{
+	pthread_mutex_lock(&fake->mutex);
+	fake->greet = greet;
+	fake->greet_arg = arg;
+	pthread_mutex_unlock(&fake->mutex);
+}
+
 /* rkv_open to a fake that greets in a certain way fails with a code and a sentence. */
 static void
 assert_greeting_fails(void (*greet)(struct fake *, struct wire_welcome *), int arg, int code,
@@ -1177,9 +1187,7 @@ test_closed_while_lost(void **state)
 	start_fake(&fake, NULL, 0);
 	assert_int_equal(try_open(fake.address, 300, &client), RKV_OK);
 	struct rkv_session *session = open_session(client);
-	pthread_mutex_lock(&fake.mutex);
-	fake.greet = greet_not;
-	pthread_mutex_unlock(&fake.mutex);
+	set_greeting(&fake, greet_not, 0);
 	fake_hang_up(&fake);
 	fake_await_connection(&fake, 2);
 	rkv_session_close(session);
@@ -1187,9 +1195,7 @@ test_closed_while_lost(void **state)
 	assert_int_equal(rkv_session_open(client, &none), RKV_E_CONN);
 	assert_null(none);
 	assert_int_equal(rkv_ping(client), RKV_E_CONN);
-	pthread_mutex_lock(&fake.mutex);
-	fake.greet = NULL;
-	pthread_mutex_unlock(&fake.mutex);
+	set_greeting(&fake, NULL, 0);
 	assert_int_equal(fake_record(&fake, WIRE_JOIN, 2).serial, 100);
 	assert_int_equal(fake_record(&fake, WIRE_LEAVE, 1).serial, 101);
 	await_pong(client);
@@ -1278,15 +1284,11 @@ test_closed_after_joining(void **state)
 	struct rkv_session *session = open_session(client);
 	next_connection(&fake, true);
 	uint32_t attempt = fake_record(&fake, WIRE_JOIN, 2).attempt;
-	pthread_mutex_lock(&fake.mutex);
-	fake.greet = greet_not;
-	pthread_mutex_unlock(&fake.mutex);
+	set_greeting(&fake, greet_not, 0);
 	next_connection(&fake, false);
 	fake_await_connection(&fake, 3);
 	rkv_session_close(session);
-	pthread_mutex_lock(&fake.mutex);
-	fake.greet = NULL;
-	pthread_mutex_unlock(&fake.mutex);
+	set_greeting(&fake, NULL, 0);
 	struct fake_record again = fake_record(&fake, WIRE_JOIN, 3);
 	assert_int_equal(again.attempt, attempt);
 	assert_int_equal(again.serial, 100);
@@ -1305,15 +1307,10 @@ test_reconnect_refused(void **state)
 	struct fake fake;
 	start_fake(&fake, NULL, 0);
 	struct rkv_client *client = open_client(fake.address);
-	pthread_mutex_lock(&fake.mutex);
-	fake.greet = greet_with_refusal;
-	fake.greet_arg = ERR_PERM;
-	pthread_mutex_unlock(&fake.mutex);
+	set_greeting(&fake, greet_with_refusal, ERR_PERM);
 	fake_hang_up(&fake);
 	fake_await_connection(&fake, 4);
-	pthread_mutex_lock(&fake.mutex);
-	fake.greet = NULL;
-	pthread_mutex_unlock(&fake.mutex);
+	set_greeting(&fake, NULL, 0);
 	await_pong(client);
 	assert_int_equal(count_logged("1 cannot reconnect yet"), 1);
 	assert_true(count_logged("3 cannot reconnect yet") >= 1);
@@ -1329,15 +1326,10 @@ test_reconnect_to_another_fabric(void **state)
 	struct fake fake;
 	start_fake(&fake, NULL, 0);
 	struct rkv_client *client = open_client(fake.address);
-	pthread_mutex_lock(&fake.mutex);
-	fake.greet = greet_with_offer_fault;
-	fake.greet_arg = VERBS;
-	pthread_mutex_unlock(&fake.mutex);
+	set_greeting(&fake, greet_with_offer_fault, VERBS);
 	fake_hang_up(&fake);
 	fake_await_connection(&fake, 4);
-	pthread_mutex_lock(&fake.mutex);
-	fake.greet = NULL;
-	pthread_mutex_unlock(&fake.mutex);
+	set_greeting(&fake, NULL, 0);
 	await_pong(client);
 	assert_int_equal(count_logged("come back with fabric verbs, and this client was opened "
 				      "with shm"),

@@ -4,7 +4,6 @@
  * marks. And what a warm session does not do: allocate, lock, call the system.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -23,6 +22,7 @@
 
 #include "client/include/rkv.h"
 #include "proto/layout.h"
+#include "tests/fault/heap.h"
 #include "tests/proc/load.h"
 #include "tests/proc/proc.h"
 
@@ -31,46 +31,11 @@ static struct rkv_client *client;
 static struct rkv_session *session;
 static struct rkv_session *other; /* makes keys and changes without warming `session` */
 
-/* ---- Heap and locks: counted in a thread that asks for it ---- */
+/* ---- Locks of this thread; its heap calls: tests/fault/heap.h ---- */
 
-static __thread bool is_watched;
-static __thread uint64_t n_heap_calls;
 static __thread uint64_t n_locks;
 
 #if !SANITIZED
-extern void *__libc_malloc(size_t len);
-extern void *__libc_calloc(size_t n, size_t len);
-extern void *__libc_realloc(void *memory, size_t len);
-extern void __libc_free(void *memory);
-
-void *
-malloc(size_t len)
-{
-	n_heap_calls += is_watched;
-	return __libc_malloc(len);
-}
-
-void *
-calloc(size_t n, size_t len)
-{
-	n_heap_calls += is_watched;
-	return __libc_calloc(n, len);
-}
-
-void *
-realloc(void *memory, size_t len)
-{
-	n_heap_calls += is_watched;
-	return __libc_realloc(memory, len);
-}
-
-void
-free(void *memory)
-{
-	n_heap_calls += is_watched;
-	__libc_free(memory);
-}
-
 int
 pthread_mutex_lock(pthread_mutex_t *mutex)
 {
@@ -78,7 +43,7 @@ pthread_mutex_lock(pthread_mutex_t *mutex)
 	if (!next)
 		next = (int (*)(pthread_mutex_t *))(uintptr_t)dlsym(RTLD_NEXT,
 								    "pthread_mutex_lock");
-	n_locks += is_watched;
+	n_locks++;
 	return next(mutex);
 }
 #endif
@@ -354,24 +319,8 @@ test_delete(void **state)
 
 /* ---- The steady state ---- */
 
-#define STEADY_KEYS 64u
 #define STEADY_OPS 10000u
 #define WARM_UP_OPS 30000u /* more than the blocks of the chunks that a class gets, several times */
-
-static bool
-steady(struct rkv_session *s, size_t n)
-{
-	unsigned char buf[VALUE_LEN];
-	char key[LOAD_KEY_TEXT];
-	for (size_t i = 0; i < n; i++) {
-		memcpy(key, "steady-", 7);
-		key[7] = (char)('0' + i % STEADY_KEYS);
-		if (rkv_put(s, key, 8, value, VALUE_LEN, NULL, NULL) != RKV_OK ||
-		    rkv_get(s, key, 8, buf, sizeof(buf), NULL) != RKV_OK)
-			return false;
-	}
-	return true;
-}
 
 static void
 test_no_heap_no_lock(void **state)
@@ -379,20 +328,18 @@ test_no_heap_no_lock(void **state)
 	(void)state;
 	if (SANITIZED)
 		skip(); /* the sanitizer has the heap's names */
-	assert_true(steady(session, WARM_UP_OPS));
-	is_watched = true;
-	bool done = steady(session, STEADY_OPS);
-	is_watched = false;
+	assert_true(load_steady(session, value, VALUE_LEN, WARM_UP_OPS));
+	uint64_t n_heap_before = heap_calls(), n_locks_before = n_locks;
+	bool done = load_steady(session, value, VALUE_LEN, STEADY_OPS);
+	uint64_t n_heap_after = heap_calls(), n_locks_after = n_locks;
 	assert_true(done);
-	assert_int_equal(n_heap_calls, 0);
-	assert_int_equal(n_locks, 0);
-	/* The watch can see. */
-	is_watched = true;
+	assert_int_equal(n_heap_after, n_heap_before);
+	assert_int_equal(n_locks_after, n_locks_before);
+	/* The counters can see. */
 	struct rkv_session *opened;
 	int rc = rkv_session_open(client, &opened);
-	is_watched = false;
 	assert_int_equal(rc, RKV_OK);
-	assert_true(n_heap_calls > 0 && n_locks > 0);
+	assert_true(heap_calls() > n_heap_after && n_locks > n_locks_after);
 	rkv_session_close(opened);
 }
 
@@ -422,11 +369,11 @@ run_without_system_calls(void *arg)
 	const bool *breaks_it = arg;
 	load_require(rkv_open(server->address, NULL, &c) == RKV_OK);
 	load_require(rkv_session_open(c, &s) == RKV_OK);
-	load_require(steady(s, WARM_UP_OPS));
+	load_require(load_steady(s, value, VALUE_LEN, WARM_UP_OPS));
 	forbid_system_calls();
 	if (*breaks_it)
 		getppid();
-	return steady(s, STEADY_OPS) ? 0 : 2;
+	return load_steady(s, value, VALUE_LEN, STEADY_OPS) ? 0 : 2;
 }
 
 static void

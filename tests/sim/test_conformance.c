@@ -65,7 +65,11 @@ close_pair(struct conf_pair *pair)
 	free(opened);
 }
 
-static const struct conf_factory factory = {"sim", open_pair, close_pair};
+static const struct conf_factory factory = {
+	.name = "sim",
+	.open = open_pair,
+	.close = close_pair,
+};
 
 static void
 run_one_test(void *arg)

@@ -299,25 +299,9 @@ test_batches_share_a_doorbell(void **state)
 
 /* ---- The steady state ---- */
 
-#define STEADY_KEYS 64u
 #define STEADY_OPS 2000u
 #define WARM_UP_OPS 2000u
 #define TRIES 5u
-
-static bool
-steady(struct rkv_session *s, size_t n)
-{
-	unsigned char buf[VALUE_LEN];
-	char key[LOAD_KEY_TEXT];
-	for (size_t i = 0; i < n; i++) {
-		memcpy(key, "steady-", 7);
-		key[7] = (char)('0' + i % STEADY_KEYS);
-		if (rkv_put(s, key, 8, value, VALUE_LEN, NULL, NULL) != RKV_OK ||
-		    rkv_get(s, key, 8, buf, sizeof(buf), NULL) != RKV_OK)
-			return false;
-	}
-	return true;
-}
 
 /*
  * From now on this thread may end the process, write to that file, and read the clock, which is no
@@ -350,11 +334,11 @@ run_watched(void *arg)
 	const bool *breaks_it = arg;
 	load_require(rkv_open(server->address, NULL, &c) == RKV_OK);
 	load_require(rkv_session_open(c, &s) == RKV_OK);
-	load_require(steady(s, WARM_UP_OPS));
+	load_require(load_steady(s, value, VALUE_LEN, WARM_UP_OPS));
 	forbid_system_calls_but_write(device->cmd_fd);
 	if (*breaks_it)
 		getppid();
-	return steady(s, STEADY_OPS) ? 0 : 2;
+	return load_steady(s, value, VALUE_LEN, STEADY_OPS) ? 0 : 2;
 }
 
 static void
@@ -378,17 +362,17 @@ test_steady_counts(void **state)
 {
 	(void)state;
 	uint64_t written = written_len("steady-0"), read = read_len("steady-0");
-	assert_true(steady(session, WARM_UP_OPS));
+	assert_true(load_steady(session, value, VALUE_LEN, WARM_UP_OPS));
 	begin();
-	assert_true(steady(session, STEADY_KEYS));
-	assert_cost((struct cost){.doorbells = 3 * STEADY_KEYS,
-				  .reads = 3 * STEADY_KEYS,
-				  .writes = 2 * STEADY_KEYS,
-				  .atomics = STEADY_KEYS,
-				  .signalled = 2 * STEADY_KEYS,
-				  .completions = 2 * STEADY_KEYS,
-				  .bytes_read = STEADY_KEYS * (read + 16),
-				  .bytes_written = STEADY_KEYS * (written + 1)});
+	assert_true(load_steady(session, value, VALUE_LEN, LOAD_STEADY_KEYS));
+	assert_cost((struct cost){.doorbells = 3 * LOAD_STEADY_KEYS,
+				  .reads = 3 * LOAD_STEADY_KEYS,
+				  .writes = 2 * LOAD_STEADY_KEYS,
+				  .atomics = LOAD_STEADY_KEYS,
+				  .signalled = 2 * LOAD_STEADY_KEYS,
+				  .completions = 2 * LOAD_STEADY_KEYS,
+				  .bytes_read = LOAD_STEADY_KEYS * (read + 16),
+				  .bytes_written = LOAD_STEADY_KEYS * (written + 1)});
 }
 
 int
