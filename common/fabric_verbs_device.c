@@ -66,7 +66,8 @@ verbs_explain(int error, const char *what, char reason[VERBS_REASON_MAX])
 			 what, strerror(error), (uint64_t)lock.rlim_cur >> 10);
 	else if (error == ENOMEM)
 		snprintf(reason, VERBS_REASON_MAX,
-			 "cannot %s: the machine or the device is out of memory or of objects",
+			 "cannot %s: the machine or the device is out of memory or of objects: "
+			 "free some, or use a smaller pool",
 			 what);
 	else if (error == EMFILE || error == ENFILE)
 		snprintf(reason, VERBS_REASON_MAX,
@@ -402,7 +403,9 @@ static void
 explain_unbound(const char *host, int error, char reason[VERBS_REASON_MAX])
 {
 	if (error == EADDRNOTAVAIL)
-		snprintf(reason, VERBS_REASON_MAX, "%s is no address of this machine", host);
+		snprintf(reason, VERBS_REASON_MAX,
+			 "%s is no address of this machine: choose one that `ip address` lists",
+			 host);
 	else if (is_permission(try_uverbs_nodes()))
 		verbs_explain_missing(error, reason);
 	else
@@ -435,8 +438,9 @@ bind_to(struct verbs_device *device, const struct sockaddr *sa, const char *name
 		r = ERR_NOT_FOUND;
 	} else if (name[0] && strcmp(ibv_get_device_name(device->id->verbs->device), name) != 0) {
 		snprintf(reason, VERBS_REASON_MAX,
-			 "the address %s is carried by the RDMA device %s, not by %s", host,
-			 ibv_get_device_name(device->id->verbs->device), name);
+			 "the address %s is carried by the RDMA device %s, not by %s: name one "
+			 "of the two only",
+			 host, ibv_get_device_name(device->id->verbs->device), name);
 		r = ERR_NOT_FOUND;
 	} else {
 		r = verbs_limits_query(device->id->verbs, device->id->port_num, &device->limits,
@@ -501,7 +505,9 @@ bind_host(struct verbs_device *device, const char *host, const char *name,
 	struct addrinfo *info;
 	int error = getaddrinfo(host, NULL, &hints, &info);
 	if (error) {
-		snprintf(reason, VERBS_REASON_MAX, "%s: %s", host, gai_strerror(error));
+		snprintf(reason, VERBS_REASON_MAX,
+			 "cannot resolve '%s': %s; check its spelling and the resolver", host,
+			 gai_strerror(error));
 		return ERR_CONN;
 	}
 	int r = ERR_NOT_FOUND;

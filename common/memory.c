@@ -218,7 +218,8 @@ memory_fits_huge(uint64_t len, char reason[MEMORY_REASON_MAX])
 	char text[TEXT_MAX];
 	uint64_t size = memory_huge_page_size();
 	if (size == 0 || !read_text("/proc/meminfo", text)) {
-		snprintf(reason, MEMORY_REASON_MAX, "this kernel has no huge pages");
+		snprintf(reason, MEMORY_REASON_MAX,
+			 "this kernel has no huge pages: do without (--huge-pages no)");
 		return ERR_NOMEM;
 	}
 	uint64_t n_needed = (len + size - 1) / size;

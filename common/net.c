@@ -174,10 +174,11 @@ fail_errno(char reason[NET_REASON_MAX], const char *what, const struct net_addre
 		remedy = ": is kv-server running there, and is the port right?";
 		break;
 	case EADDRINUSE:
-		remedy = ": another process listens there; 'ss -ltnp' names it";
+		remedy = ": another process listens there ('ss -ltnp' names it): end it, or choose "
+			 "another port";
 		break;
 	case EADDRNOTAVAIL:
-		remedy = ": this machine has no such address; 'ip address' lists those it has";
+		remedy = ": this machine has no such address: choose one that 'ip address' lists";
 		break;
 	case EACCES:
 	case EPERM:
@@ -187,6 +188,13 @@ fail_errno(char reason[NET_REASON_MAX], const char *what, const struct net_addre
 	case EMFILE:
 	case ENFILE:
 		remedy = ": raise the limit of open files (ulimit -n, LimitNOFILE=)";
+		break;
+	case EAFNOSUPPORT:
+		remedy = ": this machine has no IP of that version: give an address of the other";
+		break;
+	case ENOMEM:
+	case ENOBUFS:
+		remedy = ": free some memory, or give the machine more";
 		break;
 	case EHOSTUNREACH:
 	case ENETUNREACH:
@@ -543,6 +551,23 @@ net_unix_connect(const char *path, int64_t deadline_ns, int *ret_fd)
 	return 0;
 }
 
+static const char *
+unix_remedy(int error)
+{
+	switch (error) {
+	case ENOENT:
+	case ENOTDIR:
+		return "make its directory, or choose another path";
+	case EMFILE:
+	case ENFILE:
+		return "raise the limit of open files (ulimit -n, LimitNOFILE=)";
+	case EADDRINUSE:
+		return "end whoever listens there, or choose another path";
+	default:
+		return "choose a path where this user may make a socket";
+	}
+}
+
 int
 net_unix_listen(const char *path, int backlog, int *ret_fd, char reason[NET_REASON_MAX])
 {
@@ -550,14 +575,15 @@ net_unix_listen(const char *path, int backlog, int *ret_fd, char reason[NET_REAS
 	socklen_t len;
 	if (net_unix_address(path, &address, &len))
 		return invalid(reason,
-			       "the unix socket path '%s' is empty or longer than %zu bytes", path,
-			       sizeof(address.sun_path) - 1);
+			       "the unix socket path '%s' is empty or longer than %zu bytes: "
+			       "choose another",
+			       path, sizeof(address.sun_path) - 1);
 	int error = 0;
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || bind(fd, (const struct sockaddr *)&address, len) || listen(fd, backlog)) {
 		error = errno;
-		snprintf(reason, NET_REASON_MAX, "cannot listen on the unix socket %s: %s", path,
-			 strerror(error));
+		snprintf(reason, NET_REASON_MAX, "cannot listen on the unix socket %s: %s: %s",
+			 path, strerror(error), unix_remedy(error));
 		if (fd >= 0)
 			close(fd);
 		return err_from_errno(error);

@@ -313,7 +313,7 @@ check_text(const char *line, size_t len, char *reason)
 	for (size_t i = 0; i < len; i++) {
 		unsigned char c = (unsigned char)line[i];
 		if (c == '\0')
-			return invalid(reason, "a NUL byte in a text file");
+			return invalid(reason, "a NUL byte: is this a text file?");
 		if (!isprint(c) && !strchr("\t\r", c) && !(comment && c >= 0x80))
 			return invalid(reason,
 				       "byte 0x%02x: printable ASCII is wanted (but for "
@@ -374,16 +374,23 @@ take_file(struct options *options, const char *path, char *reason)
 	static char text[FILE_LEN_MAX + 2];
 	FILE *file = fopen(path, "re");
 	if (!file)
-		return invalid(reason, "--config %.200s: %s", path, strerror(errno));
+		return invalid(reason,
+			       "--config %.200s: %s: give the path of a file that this user may "
+			       "read",
+			       path, strerror(errno));
 	size_t len = fread(text, 1, FILE_LEN_MAX + 1, file);
 	int error = ferror(file) ? errno : 0;
 	fclose(file);
 	if (error)
-		return invalid(reason, "--config %.200s: it cannot be read: %s", path,
-			       strerror(error));
+		return invalid(reason,
+			       "--config %.200s: it cannot be read: %s: give the path of a text "
+			       "file",
+			       path, strerror(error));
 	if (len > FILE_LEN_MAX)
-		return invalid(reason, "--config %.200s: a configuration has at most %zu KiB", path,
-			       FILE_LEN_MAX >> 10);
+		return invalid(reason,
+			       "--config %.200s: a configuration has at most %zu KiB: is "
+			       "this the right file?",
+			       path, FILE_LEN_MAX >> 10);
 	text[len] = '\0';
 	return take_text(options, path, text, len, reason);
 }
@@ -406,7 +413,7 @@ next_argument(char *const argv[], int *i, const struct option **ret_option, cons
 			       arg);
 	const char *value = arg[2 + len] == '=' ? arg + 3 + len : NULL;
 	if (!option->value && value)
-		return invalid(reason, "--%s takes no value", option->name);
+		return invalid(reason, "--%s takes no value: leave it out", option->name);
 	if (option->value && !value) {
 		if (!argv[*i])
 			return invalid(reason, "--%s needs a value: %s", option->name,

@@ -80,7 +80,8 @@ go_without_verbs(const struct region *region, const struct options *options, int
 		 const char *reason)
 {
 	if (options_want_verbs(options)) {
-		log_line(region->log, LOG_ERROR, "fabric verbs: %s", reason);
+		log_line(region->log, LOG_ERROR,
+			 "fabric verbs: %s; or serve without RDMA: --fabric soft", reason);
 		return rc;
 	}
 	log_line(region->log, LOG_INFO, "fabric shm, for clients on this host; no RDMA: %s",

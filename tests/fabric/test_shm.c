@@ -291,7 +291,7 @@ stranger_main(void *arg)
 		return NULL;
 	getrlimit(RLIMIT_NOFILE, &limit);
 	none = limit;
-	none.rlim_cur = 0;
+	none.rlim_cur = 1; /* standard input has that one; with 0 poll(2) would fail */
 	if (s->starves)
 		setrlimit(RLIMIT_NOFILE, &none);
 	if (s->n_fds > 0) {

@@ -98,11 +98,13 @@ test_lacks(void **state)
 	(void)state;
 	several_devices();
 	assert_lack("mlx5_0", "", ERR_CONN, "no RDMA device mlx5_0", "fake0, fake1, fake2");
-	assert_lack("", "10.9.9.9", ERR_CONN, "10.9.9.9", "no address of this machine");
+	assert_lack("", "10.9.9.9", ERR_CONN, "10.9.9.9 is no address of this machine",
+		    "choose one that");
 	assert_lack("", "192.0.2.1", ERR_CONN, "192.0.2.1", "no RDMA device of this machine");
-	assert_lack("fake1", "10.2.0.1", ERR_CONN, "10.2.0.1", "fake2, not by fake1");
+	assert_lack("fake1", "10.2.0.1", ERR_CONN, "fake2, not by fake1", "name one of the two");
 	assert_lack("fake0", "", ERR_CONN, "fake0", "no address but link-local");
-	assert_lack("", "no.such.host.invalid", ERR_CONN, "no.such.host.invalid", "");
+	assert_lack("", "no.such.host.invalid", ERR_CONN, "no.such.host.invalid",
+		    "check its spelling");
 	fake.attr[1].atomic_cap = IBV_ATOMIC_NONE;
 	assert_lack("", "10.1.0.1", ERR_INVALID, "fake1", "atomic_cap NONE");
 	fake_context(1)->device->transport_type = IBV_TRANSPORT_IWARP;

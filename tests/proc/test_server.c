@@ -122,10 +122,12 @@ bad_options_name_the_allowed_range(void **state)
 		{{"--rdma-address", "10.0.0.1,10.0.0.2"}, {"one address"}},
 		{{"--fabric=soft", "--rdma-device", "rxe0"}, {"--fabric soft uses no RDMA device"}},
 		{{"--config", ""}, {"--config", "path"}},
-		{{"--config", "/nonexistent/file"}, {"/nonexistent/file", "No such file"}},
+		{{"--config", "/nonexistent/file"},
+		 {"/nonexistent/file", "No such file", "that this user may read"}},
+		{{"--config", "/"}, {"--config /", "Is a directory", "give the path of a text"}},
 		{{"--poolsize", "1G"}, {"`--poolsize` is not an option"}},
 		{{"--pool", "1G"}, {"`--pool` is not an option"}},
-		{{"--check=1"}, {"--check takes no value"}},
+		{{"--check=1"}, {"--check takes no value", "leave it out"}},
 		{{"1G"}, {"`1G` is not an option"}},
 		{{"--"}, {"`--` is not an option"}},
 		{{""}, {"`` is not an option"}},
@@ -289,7 +291,8 @@ a_missing_device_is_named(void **state)
 		const char *args[5];
 		const char *parts[4];
 	} cases[] = {
-		{{"--listen", "127.0.0.1:0", "--rdma-device", "no_such0"}, {"fabric verbs: "}},
+		{{"--listen", "127.0.0.1:0", "--rdma-device", "no_such0"},
+		 {"fabric verbs: ", "--fabric soft"}},
 		{{"--listen", "127.0.0.1:0", "--rdma-address", "192.0.2.77"}, {"fabric verbs: "}},
 	};
 	(void)state;
@@ -349,8 +352,16 @@ a_taken_port_is_named(void **state)
 	struct server *server = server_start(SMALL, NULL);
 	(void)state;
 	expect_exit((const char *[]){"--listen", server->address, SMALL, NULL}, 1,
-		    (const char *[]){server->address, "in use", NULL});
+		    (const char *[]){server->address, "in use", "choose another port", NULL});
 	assert_int_equal(server_stop(server), 0);
+}
+
+static void
+an_address_of_elsewhere_is_named(void **state)
+{
+	(void)state;
+	expect_exit((const char *[]){"--listen", "192.0.2.77:0", SMALL, NULL}, 1,
+		    (const char *[]){"192.0.2.77", "no such address", "choose one that", NULL});
 }
 
 static void
@@ -650,6 +661,15 @@ a_file_in_the_way_is_left_alone(void **state)
 	unlink(path);
 }
 
+static void
+a_missing_directory_of_the_socket_is_named(void **state)
+{
+	(void)state;
+	expect_exit((const char *[]){"--listen", "127.0.0.1:0", SMALL, "--socket",
+				     "/nonexistent/rkv.sock", NULL},
+		    1, (const char *[]){"/nonexistent/rkv.sock", "make its directory", NULL});
+}
+
 /* ---- Stopping ---- */
 
 static void
@@ -723,6 +743,7 @@ main(void)
 		cmocka_unit_test(the_service_manager_is_told),
 		cmocka_unit_test(ipv6_is_served),
 		cmocka_unit_test(a_taken_port_is_named),
+		cmocka_unit_test(an_address_of_elsewhere_is_named),
 		cmocka_unit_test(too_large_a_pool_fails_at_once),
 		cmocka_unit_test(too_few_descriptors_are_named),
 		cmocka_unit_test(the_client_hears_that_the_server_has_no_descriptor),
@@ -735,6 +756,7 @@ main(void)
 		cmocka_unit_test(a_stale_socket_file_is_replaced),
 		cmocka_unit_test(a_socket_file_of_another_is_left_alone),
 		cmocka_unit_test(a_file_in_the_way_is_left_alone),
+		cmocka_unit_test(a_missing_directory_of_the_socket_is_named),
 		cmocka_unit_test(sigint_and_sigterm_end_it_cleanly),
 		cmocka_unit_test(a_second_signal_ends_it_at_once),
 		cmocka_unit_test(it_restarts_on_the_same_port_at_once),
