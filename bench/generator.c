@@ -151,32 +151,76 @@ four_digits(uint32_t number)
 	uint32_t hundreds = number * 5243 >> 19;
 	uint32_t pairs = hundreds | (number - hundreds * 100) << 16;
 	uint32_t tens = (pairs * 103 >> 10) & 0x000f000f;
-	return htole32((tens | (pairs - tens * 10) << 8) | 0x30303030);
+	return (tens | (pairs - tens * 10) << 8) | 0x30303030;
 }
 
+/* Without a loop, whose end no processor would foresee: by the bits, right or one too few. */
+static inline uint32_t
+count_digits(uint64_t number)
+{
+	static const uint64_t powers[GEN_DIGITS_MAX] = {
+		0,
+		UINT64_C(10),
+		UINT64_C(100),
+		UINT64_C(1000),
+		UINT64_C(10000),
+		UINT64_C(100000),
+		UINT64_C(1000000),
+		UINT64_C(10000000),
+		UINT64_C(100000000),
+		UINT64_C(1000000000),
+		UINT64_C(10000000000),
+		UINT64_C(100000000000),
+		UINT64_C(1000000000000),
+		UINT64_C(10000000000000),
+		UINT64_C(100000000000000),
+		UINT64_C(1000000000000000),
+		UINT64_C(10000000000000000),
+		UINT64_C(100000000000000000),
+		UINT64_C(1000000000000000000),
+		UINT64_C(10000000000000000000),
+	};
+	/* 1233 / 4096 is a little less than log10(2). */
+	uint32_t n = (uint32_t)(64 - __builtin_clzll(number | 1)) * 1233 >> 12;
+	return n + (number >= powers[n]);
+}
+
+static inline uint64_t
+eight_digits(uint64_t number)
+{
+	uint32_t upper = (uint32_t)number / 10000;
+	return four_digits(upper) | (uint64_t)four_digits((uint32_t)number - upper * 10000) << 32;
+}
+
+static inline void
+put_digits(char *at, uint64_t digits)
+{
+	digits = htole64(digits);
+	memcpy(at, &digits, sizeof(digits));
+}
+
+/* Eight digits at a time, the first ones without what is before them; whole words cost least. */
 uint32_t
 gen_key_name_padded(char name[GEN_KEY_MAX], uint64_t number, uint32_t n_digits)
 {
-	const uint32_t e4 = 10000;
 	const uint64_t e8 = 100000000;
 	uint64_t upper = number / e8;
-	uint32_t middle = (uint32_t)(upper % e8);
-	uint32_t lower = (uint32_t)(number % e8);
-	const uint32_t groups[GEN_DIGITS_MAX / 4] = {
-		four_digits((uint32_t)(upper / e8)),
-		four_digits(middle / e4),
-		four_digits(middle % e4),
-		four_digits(lower / e4),
-		four_digits(lower % e4),
-	};
-	char digits[2 * GEN_DIGITS_MAX] = {0}; /* what is copied beyond the end does not count */
-	uint32_t n_zeros = 0;
-	memcpy(digits, groups, sizeof(groups));
-	while (n_zeros < GEN_DIGITS_MAX - n_digits && digits[n_zeros] == '0')
-		n_zeros++;
+	uint64_t lower = eight_digits(number % e8);
+	uint32_t n_own = count_digits(number);
+	uint32_t n = n_own > n_digits ? n_own : n_digits;
+	char *digits = name + 4;
 	memcpy(name, "user", 4);
-	memcpy(name + 4, digits + n_zeros, GEN_DIGITS_MAX); /* a constant length costs least */
-	return 4 + GEN_DIGITS_MAX - n_zeros;
+	if (n <= 8) {
+		put_digits(digits, lower >> 8 * (8 - n));
+	} else if (n <= 16) {
+		put_digits(digits, eight_digits(upper) >> 8 * (16 - n));
+		put_digits(digits + n - 8, lower);
+	} else {
+		put_digits(digits, eight_digits(upper / e8) >> 8 * (24 - n));
+		put_digits(digits + n - 16, eight_digits(upper % e8));
+		put_digits(digits + n - 8, lower);
+	}
+	return 4 + n;
 }
 
 uint32_t
@@ -216,6 +260,7 @@ gen_keys_init(struct gen_keys *keys, const struct gen_choice *choice, uint64_t f
 		.first = first,
 		.n_records = n_records,
 		.n_choices = n_records + n_spare + 1,
+		.choices_inverse = UINT64_MAX / (n_records + n_spare + 1),
 		.n_hot = n_hot ? n_hot : 1,
 		.mean = -range / log1p(-choice->exponential_percentile / 100),
 	};
@@ -225,13 +270,36 @@ gen_keys_init(struct gen_keys *keys, const struct gen_choice *choice, uint64_t f
 		zipfian_set(&keys->zipfian, SCRAMBLED_ITEMS, SCRAMBLED_ZETA);
 }
 
+/*
+ * hash % n by the inverse of n, 2^64 / n rounded down: the quotient is right or one too small, and a
+ * division would take as long as all the rest of a choice.
+ */
+static inline uint64_t
+remainder_of(uint64_t hash, uint64_t n, uint64_t inverse)
+{
+	uint64_t quotient = (uint64_t)((unsigned __int128)hash * inverse >> 64);
+	uint64_t rest = hash - quotient * n;
+	return rest < n ? rest : rest - n;
+}
+
+static uint64_t
+next_hash(const struct gen_keys *keys, struct gen_random *random)
+{
+	return gen_fnvhash64(gen_zipfian_next(&keys->zipfian, random));
+}
+
+/* The hash of the next choice is begun with this one: the processor works on both at a time. */
 static uint64_t
 next_scrambled(struct gen_keys *keys, struct gen_random *random, uint64_t last)
 {
 	uint64_t number;
+	if (!keys->has_ahead)
+		keys->ahead = next_hash(keys, random);
+	keys->has_ahead = true;
 	do {
-		uint64_t rank = gen_zipfian_next(&keys->zipfian, random);
-		number = keys->first + gen_fnvhash64(rank) % keys->n_choices;
+		number = keys->first +
+			 remainder_of(keys->ahead, keys->n_choices, keys->choices_inverse);
+		keys->ahead = next_hash(keys, random);
 	} while (number > last);
 	return number;
 }

@@ -55,6 +55,7 @@ struct worker {
 	uint64_t n_started;
 	uint64_t due_ns; /* open loop: of the next task */
 	uint64_t lag_ns;
+	uint64_t landed_ns; /* when the clock was last read, and nothing has begun since; else 0 */
 	uint32_t index;
 	uint32_t n_free;
 	uint32_t n_waiting;
@@ -90,6 +91,7 @@ allocate(struct worker *worker)
 	for (uint32_t i = 0; i < depth; i++) {
 		worker->slots[i].value = worker->values + 2 * i * stride;
 		worker->slots[i].found = worker->values + (2 * i + 1) * stride;
+		worker->slots[i].request.user = &worker->slots[i];
 		worker->free_slots[i] = &worker->slots[i];
 	}
 	worker->n_free = depth;
@@ -225,16 +227,14 @@ submit(struct worker *worker, struct slot *slot)
 		end(worker, slot, code, now_ns);
 }
 
+/* The rest of a request stays what it was, zero or of an operation that looks at the same. */
 static void
 fill_in(struct slot *slot, enum rkv_op op)
 {
-	slot->request = (struct rkv_request){
-		.op = op,
-		.key = slot->task.key,
-		.key_len = slot->task.key_len,
-		.options.ttl_s = slot->task.ttl_s,
-		.user = slot,
-	};
+	slot->request.op = op;
+	slot->request.key = slot->task.key;
+	slot->request.key_len = slot->task.key_len;
+	slot->request.options.ttl_s = slot->task.ttl_s;
 }
 
 static void
@@ -275,12 +275,24 @@ fill_in_first(struct worker *worker, struct slot *slot)
 		fill_in_store(worker, slot, call, worker->sequence++);
 }
 
+/*
+ * The moment in which an operation ends is the one in which the next begins: the clock is read once
+ * for both, and what it takes to choose a key counts as the operation's.
+ */
+static uint64_t
+start_time(struct worker *worker)
+{
+	uint64_t landed_ns = worker->landed_ns;
+	worker->landed_ns = 0;
+	return landed_ns && !is_open(worker) ? landed_ns : clock_ns();
+}
+
 static void
 start(struct worker *worker, struct slot *slot)
 {
 	slot->n_retries = 0;
 	fill_in_first(worker, slot);
-	slot->start_ns = clock_ns();
+	slot->start_ns = start_time(worker);
 	if (is_open(worker)) {
 		slot->due_ns = worker->due_ns;
 		worker->lag_ns = slot->start_ns - slot->due_ns;
@@ -428,9 +440,9 @@ worker_run(struct worker *worker, uint64_t start_ns, const _Atomic bool *stop)
 				     may_wait(worker) ? POLL_MS : 0);
 		if (n < 0)
 			return n;
-		uint64_t now_ns = n > 0 ? clock_ns() : 0;
+		worker->landed_ns = n > 0 ? clock_ns() : 0;
 		for (int i = 0; i < n; i++)
-			land(worker, worker->done[i]->user, now_ns);
+			land(worker, worker->done[i]->user, worker->landed_ns);
 		if (n == 0 && worker->n_free + worker->n_waiting == depth)
 			rest(worker);
 	}

@@ -3,7 +3,8 @@
  * One benchmark thread: takes tasks from its source, keeps up to `depth` of them in flight on its
  * session, and counts how they end.
  *
- *   closed loop   the next task starts when one has ended
+ *   closed loop   the next task starts when one has ended: one reading of the clock serves
+ *                 both, and what it takes to choose a key counts as latency
  *   open loop     task k of thread i of n is due at start + (k * n + i) * interval, and starts then
  *                 or as soon after as one of the `depth` places is free. Its latency is taken from
  *                 both moments: what it waited for a place is what a user would have waited. It
