@@ -34,7 +34,8 @@ clang|second compiler|have clang
 clang-format|layout of sources|have clang-format
 strace|system calls of a session|have strace
 valgrind|instructions of an operation|have valgrind
-spin|checks models of the protocol|have spin'
+spin|checks models of the protocol|have spin
+gnuplot-nox|draws what kv-bench --plot writes|have gnuplot'
 vm='qemu-system-x86|a machine with an RDMA device (Soft-RoCE)|have qemu-system-x86_64
 busybox-static|its user space|have busybox
 cpio|its root file system|have cpio
