@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Installs what is missing to build rkv (`deps.sh build`), to run its tests (`deps.sh build test`)
-# and those in a virtual machine too (`deps.sh build test vm`), and for the benchmark beside other
-# stores (`deps.sh build bench`), with apt-get on Debian and Ubuntu; elsewhere it names what is
+# and those in a virtual machine too (`deps.sh build test vm`), for the benchmark beside other stores
+# (`deps.sh build bench`), and to check metrics with promtool (`deps.sh metrics`), with apt-get on Debian and Ubuntu; elsewhere it names what is
 # missing. If nothing is, it does nothing and needs no rights. It never asks. `deps.sh --check ...`
 # only names what is missing, and fails if anything is.
 set -u
@@ -49,6 +49,7 @@ redis-server|a store to compare with|have redis-server
 libmemcached-tools|drives memcached|have memcaslap
 redis-tools|drives redis|have redis-benchmark
 gnuplot-nox|draws|have gnuplot'
+metrics='prometheus|checks metrics and alert rules|have promtool'
 
 # The lines of the groups whose condition does not hold.
 missing()
@@ -89,8 +90,8 @@ apt()
 
 check_only=
 [ "${1-}" != --check ] || { check_only=yes && shift; }
-[[ $# != 0 && "$*" =~ ^((build|test|vm|bench) ?)*$ ]] ||
-	fail "usage: deploy/deps.sh [--check] [build] [test] [vm] [bench]"
+[[ $# != 0 && "$*" =~ ^((build|test|vm|bench|metrics) ?)*$ ]] ||
+	fail "usage: deploy/deps.sh [--check] [build] [test] [vm] [bench] [metrics]"
 
 lacking=$(missing "$@")
 [ -n "$lacking" ] || exit 0

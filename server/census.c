@@ -66,6 +66,8 @@ end_chunk_pass(struct census *census)
 {
 	memcpy(census->n_chunks, census->counting, sizeof(census->n_chunks));
 	memset(census->counting, 0, sizeof(census->counting));
+	memcpy(census->class_chunks, census->class_counting, sizeof(census->class_chunks));
+	memset(census->class_counting, 0, sizeof(census->class_counting));
 	census->next_chunk = 0;
 	if (census->failed)
 		return;
@@ -85,18 +87,23 @@ look_at_chunks(struct census *census)
 		uint64_t off = layout_desc_off(layout, census->next_chunk++);
 		uint64_t desc = take_chunk(census, off, region_word(census->region, off));
 		census->counting[chunk_state(desc) & 3]++;
+		if (chunk_state(desc) != CHUNK_FREE && chunk_class(desc) < LAYOUT_CLASSES_MAX)
+			census->class_counting[chunk_class(desc)]++;
 	}
 	if (census->next_chunk == layout->n_chunks)
 		end_chunk_pass(census);
 }
 
-static uint64_t
-used_in_bucket(const struct region *region, uint64_t bucket_off)
+static void
+look_at_bucket(struct census *census, uint64_t bucket_off)
 {
-	uint64_t n = 0;
-	for (unsigned i = 1; i <= LAYOUT_BUCKET_SLOTS; i++)
-		n += !slot_is_empty(region_word(region, bucket_off + i * 8));
-	return n;
+	for (unsigned i = 1; i <= LAYOUT_BUCKET_SLOTS; i++) {
+		uint64_t word = region_word(census->region, bucket_off + i * 8);
+		census->counting_used += !slot_is_empty(word);
+		if (slot_read_code(word) && slot_state(word) == SLOT_COMMITTED)
+			census->live_counting[layout_class_of(
+				slot_size_granules(slot_read_code(word)))]++;
+	}
 }
 
 static void
@@ -109,13 +116,14 @@ look_at_index(struct census *census)
 	for (uint64_t n = 0; n < slice && census->next_group < layout->n_groups; n++) {
 		uint64_t off = layout->index_off + census->next_group++ * LAYOUT_GROUP_LEN;
 		for (unsigned i = 0; i < LAYOUT_GROUP_LEN / LAYOUT_BUCKET_LEN; i++)
-			census->counting_used +=
-				used_in_bucket(census->region, off + i * LAYOUT_BUCKET_LEN);
+			look_at_bucket(census, off + i * LAYOUT_BUCKET_LEN);
 	}
 	if (census->next_group < layout->n_groups)
 		return;
 	census->n_used = census->counting_used;
 	census->counting_used = 0;
+	memcpy(census->class_live, census->live_counting, sizeof(census->class_live));
+	memset(census->live_counting, 0, sizeof(census->live_counting));
 	census->next_group = 0;
 	census->n_index_passes++;
 }

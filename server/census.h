@@ -20,10 +20,14 @@ struct census {
 	bool told;            /* the log knows of it since the last pass that did not fail */
 	uint64_t counting[4]; /* chunks by state */
 	uint64_t n_chunks[4]; /* of the last complete pass, by enum chunk_state */
-	uint64_t n_taken;     /* chunks taken from sessions that were over */
-	uint64_t next_group;  /* of the index pass under way */
+	uint64_t class_chunks[LAYOUT_CLASSES_MAX]; /* those that are not free, by size class */
+	uint64_t class_counting[LAYOUT_CLASSES_MAX];
+	uint64_t n_taken;    /* chunks taken from sessions that were over */
+	uint64_t next_group; /* of the index pass under way */
 	uint64_t counting_used;
+	uint64_t live_counting[LAYOUT_CLASSES_MAX];
 	uint64_t n_used; /* index slots that are not empty, of the last complete pass */
+	uint64_t class_live[LAYOUT_CLASSES_MAX]; /* and the committed ones, by size class */
 	uint64_t n_index_passes;
 };
 

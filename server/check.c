@@ -229,18 +229,31 @@ check_files(struct check *check)
 }
 
 static void
-check_port(struct check *check)
+check_listen(struct check *check, const char *name, const struct net_address *address)
 {
 	char reason[NET_REASON_MAX], text[NET_TEXT_MAX];
 	struct net_address bound;
 	int fd;
-	if (net_listen(&check->options->listen, 1, &fd, &bound, reason)) {
-		say(check, FAIL, "port", "%s", reason);
+	if (net_listen(address, 1, &fd, &bound, reason)) {
+		say(check, FAIL, name, "%s", reason);
 		return;
 	}
 	close(fd);
 	net_format(&bound, text);
-	say(check, OK, "port", "%s is free", text);
+	say(check, OK, name, "%s is free", text);
+}
+
+static void
+check_port(struct check *check)
+{
+	check_listen(check, "port", &check->options->listen);
+}
+
+static void
+check_metrics_port(struct check *check)
+{
+	if (check->options->metrics_listen.host[0])
+		check_listen(check, "metrics port", &check->options->metrics_listen);
 }
 
 static void
@@ -294,8 +307,9 @@ unsigned
 check_run(const struct options *options, FILE *out)
 {
 	static void (*const checks[])(struct check * check) = {
-		check_io_uring, check_boot_id, check_memory, check_huge_pages,    check_files,
-		check_port,     check_clock,   check_rdma,   check_locked_memory, check_socket,
+		check_io_uring, check_boot_id,       check_memory,       check_huge_pages,
+		check_files,    check_port,          check_metrics_port, check_clock,
+		check_rdma,     check_locked_memory, check_socket,
 	};
 	struct check check = {.options = options, .out = out};
 	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)

@@ -41,6 +41,7 @@ struct program {
 	struct service *service;
 	int tcp_fd;
 	int unix_fd;
+	int metrics_fd;
 	struct handout_file unix_file;
 	struct net_address bound;
 	int signal_fd;
@@ -101,6 +102,23 @@ bind_control_port(struct program *p)
 	if (rc)
 		log_line(&p->log, LOG_ERROR, "%s", reason);
 	return rc;
+}
+
+static int
+bind_metrics_port(struct program *p)
+{
+	char reason[NET_REASON_MAX], text[NET_TEXT_MAX];
+	struct net_address bound;
+	if (!p->options.metrics_listen.host[0])
+		return 0;
+	int rc = net_listen(&p->options.metrics_listen, BACKLOG, &p->metrics_fd, &bound, reason);
+	if (rc) {
+		log_line(&p->log, LOG_ERROR, "--metrics-listen: %s", reason);
+		return rc;
+	}
+	net_format(&bound, text);
+	log_line(&p->log, LOG_INFO, "metrics at http://%s" EXPORTER_PATH, text);
+	return 0;
 }
 
 /* The socket that hands out the pool, if it shall be handed out, [ONE-AGENT]. */
@@ -166,6 +184,8 @@ start(struct program *p)
 	if (rc == 0)
 		rc = bind_control_port(p);
 	if (rc == 0)
+		rc = bind_metrics_port(p);
+	if (rc == 0)
 		rc = open_region(p);
 	if (rc == 0)
 		rc = watch_signals(p);
@@ -179,6 +199,7 @@ start(struct program *p)
 		.tcp_fd = p->tcp_fd,
 		.unix_fd = p->unix_fd,
 		.unix_path = p->unix_fd >= 0 ? p->options.socket : "",
+		.metrics_fd = p->metrics_fd,
 	};
 	return service_create(&setup, &p->service);
 }
@@ -202,6 +223,7 @@ stop(struct program *p)
 	region_destroy(&p->region);
 	close_if_open(p->tcp_fd);
 	close_if_open(p->unix_fd);
+	close_if_open(p->metrics_fd);
 	close_if_open(p->signal_fd);
 }
 
@@ -215,6 +237,7 @@ serve(const struct options *options)
 			.max_level = options->log_level},
 		.tcp_fd = -1,
 		.unix_fd = -1,
+		.metrics_fd = -1,
 		.signal_fd = -1,
 	};
 	int rc = start(&p);

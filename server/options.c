@@ -18,6 +18,7 @@
 #include "proto/wire.h"
 
 #define POOL_DEFAULT (UINT64_C(1) << 30)
+#define METRICS_DEFAULT_PORT (WIRE_DEFAULT_PORT + 1)
 #define LINE_SHOWN 64 /* of a bad line or value, in a message */
 #define FILE_LEN_MAX ((size_t)64 << 10)
 #define LINE_LEN_MAX 1024u
@@ -181,6 +182,20 @@ take_socket(struct options *options, const char *value, char *reason)
 	return 0;
 }
 
+/* A port alone is one of this machine's own. */
+static int
+take_metrics_listen(struct options *options, const char *value, char *reason)
+{
+	char text[NET_TEXT_MAX];
+	unsigned n;
+	bool port_only = value[0] && strspn(value, "0123456789") == strlen(value);
+	snprintf(text, sizeof(text), "%s%.200s", port_only ? "127.0.0.1:" : "", value);
+	int rc = net_parse(text, METRICS_DEFAULT_PORT, &options->metrics_listen, 1, &n, reason);
+	if (rc == 0 && n != 1)
+		rc = invalid(reason, "one address is wanted, not %u", n);
+	return rc;
+}
+
 static int
 take_log_level(struct options *options, const char *value, char *reason)
 {
@@ -250,6 +265,9 @@ static const struct option table[] = {
 	{"socket", "PATH", "@rkv-PID-PORT",
 	 "unix socket that hands out the pool (soft); @NAME: abstract, without a file", true,
 	 take_socket},
+	{"metrics-listen", "[HOST:]PORT", "off",
+	 "metrics for Prometheus, http://HOST:PORT/metrics; a port alone: on loopback", true,
+	 take_metrics_listen},
 	{"log-level", "LEVEL", "info", "error, warn, info or debug; to standard error", true,
 	 take_log_level},
 	{"config", "FILE", NULL, "options, one `name = value` a line", false, take_config},

@@ -28,8 +28,9 @@ struct options {
 	enum pool_huge huge_pages;
 	char socket[LIMIT_PATH_MAX]; /* "": an abstract name of our own */
 	enum options_fabric fabric;
-	char rdma_device[64];            /* "": any */
-	struct net_address rdma_address; /* host "": chosen; port 0: a free one */
+	char rdma_device[64];              /* "": any */
+	struct net_address rdma_address;   /* host "": chosen; port 0: a free one */
+	struct net_address metrics_listen; /* host "": no metrics over HTTP */
 	int log_level;
 	struct layout layout; /* the plan that follows from the sizes */
 };

@@ -212,6 +212,7 @@ tick_done(struct loop_op *op, int result)
 	conn_queue_expire(&service->greeting, now);
 	conn_queue_expire(&service->talking, now);
 	conn_queue_expire(&service->handout.greeting, now);
+	exporter_expire(&service->exporter, now);
 	peers_expire(service->peers, now);
 	census_tick(&service->census);
 }
@@ -266,6 +267,8 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 		wrong = WATCH_REMEDY;
 		rc = loop_listen(service->loop, &service->listener, setup->tcp_fd);
 	}
+	if (rc == 0)
+		rc = exporter_start(&service->exporter, service, service->loop, setup->metrics_fd);
 	if (rc) {
 		log_line(setup->log, LOG_ERROR, "cannot begin to serve: %s", wrong);
 		service_destroy(service);
@@ -288,6 +291,7 @@ service_destroy(struct service *service)
 		client_free(client);
 	}
 	handout_destroy(&service->handout);
+	exporter_destroy(&service->exporter);
 	loop_listener_close(&service->listener);
 	free(service);
 }

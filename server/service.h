@@ -13,6 +13,7 @@
 #include "server/census.h"
 #include "server/conn.h"
 #include "server/client.h"
+#include "server/exporter.h"
 #include "server/handout.h"
 #include "server/peers.h"
 #include "server/reach.h"
@@ -30,6 +31,7 @@ struct service {
 	struct sessions_worker worker;
 	struct peers *peers;
 	struct handout handout; /* soft fabrics only */
+	struct exporter exporter;
 	struct loop_listener listener;
 	struct loop_op tick;
 	struct conn_queue greeting; /* must say who they are, or take a refusal */
@@ -57,6 +59,7 @@ struct service_setup {
 	int tcp_fd;
 	int unix_fd;           /* -1: the pool is not handed out, [ONE-AGENT] */
 	const char *unix_path; /* "" then */
+	int metrics_fd;        /* -1: metrics are not offered over HTTP */
 };
 
 /* Begins to serve when the loop runs. Failures: ERR_NOMEM, ERR_CONN. */

@@ -101,13 +101,11 @@ forget_a(struct sessions *s, const struct session *session)
 		s->n_at_g--;
 }
 
-pid_t
-sessions_holder_pid(const struct sessions *s)
+const struct session *
+sessions_holder(const struct sessions *s)
 {
 	const struct session *least = most_behind(s);
-	if (!least || !least->owner || s->newest - least->a <= SESSIONS_LAG_MAX)
-		return 0;
-	return least->owner->pid;
+	return least && s->newest - least->a > SESSIONS_LAG_MAX ? least : NULL;
 }
 
 struct session *

@@ -112,8 +112,8 @@ void sessions_work_end(struct sessions_worker *worker);
  */
 uint64_t sessions_moment(const struct sessions *s);
 
-/* Pid of the process whose session holds G back more than T_WORD explains; 0: none, or unknown. */
-pid_t sessions_holder_pid(const struct sessions *s);
+/* The session that holds G back more than T_WORD explains, or NULL; it may be ending. */
+const struct session *sessions_holder(const struct sessions *s);
 
 /*
  * A living session that lags by more than lag_max stamps, of a process that has not mapped the

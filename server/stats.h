@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The text that answers STATS: one "name value" line for each counter or size. Names are a contract
- * with scripts; stats.c has the table of what they mean.
+ * The text that answers STATS: a "name value" line for each row of the table (metrics.h) that has
+ * one. Names are a contract with scripts.
  */
 #ifndef RKV_SERVER_STATS_H
 #define RKV_SERVER_STATS_H
 
 #include <stddef.h>
 
-#define STATS_TEXT_MAX 4096u
+#define STATS_TEXT_MAX 8192u
 
 struct service;
 
-/* Writes the lines and returns their length in bytes, at most max; no NUL counted. */
+/* Writes the lines and returns their length in bytes, less than max; no NUL counted. */
 size_t stats_text(struct service *service, char *ret_text, size_t max);
 
 #endif

@@ -843,31 +843,6 @@ index_use_is_counted(void **state)
 	raw_close(&raw);
 }
 
-/* Every line of STATS is explained at the head of server/stats.c. */
-static void
-every_statistic_is_documented(void **state)
-{
-	static char head[32768];
-	FILE *file = fopen("server/stats.c", "re");
-	unsigned n = 0;
-	(void)state;
-	assert_non_null(file);
-	size_t len = fread(head, 1, sizeof(head) - 1, file);
-	fclose(file);
-	head[len] = '\0';
-	*strstr(head, "#include") = '\0';
-	assert_int_equal(raw_ask(&admin, WIRE_STATS, NULL), WIRE_STATS_TEXT);
-	char *text = (char *)admin.in.bytes + sizeof(struct wire_header);
-	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-		char name[64];
-		snprintf(name, sizeof(name), " %.*s", (int)strcspn(line, " "), line);
-		if (!strstr(head, name))
-			fail_msg("%s is not explained", name);
-		n++;
-	}
-	assert_in_range(n, 30, 100);
-}
-
 int
 main(void)
 {
@@ -901,7 +876,6 @@ main(void)
 		TEST(a_child_that_holds_the_socket_does_not_keep_it_alive),
 		TEST(fifty_killed_clients_leave_nothing_behind),
 		TEST(index_use_is_counted),
-		TEST(every_statistic_is_documented),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

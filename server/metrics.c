@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The table of metrics: metrics.h. Each function below holds the rows of one subject. */
+#include "server/metrics.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "server/release.h"
+#include "server/service.h"
+
+struct visit {
+	struct service *service;
+	void (*take)(void *arg, const struct metric *metric);
+	void *arg;
+};
+
+#define G METRIC_GAUGE
+#define C METRIC_COUNTER
+
+static void
+show(const struct visit *v, const struct metric *metrics, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		v->take(v->arg, &metrics[i]);
+}
+#define SHOW(visit, metrics) show(visit, metrics, sizeof(metrics) / sizeof(*(metrics)))
+
+static uint64_t
+cpu_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void
+show_process(const struct visit *v)
+{
+	const struct service *service = v->service;
+	const struct metric metrics[] = {
+		{"uptime_s", "rkv_uptime_seconds", NULL, G, 0,
+		 (uint64_t)((clock_now_ns() - service->started_ns) / CLOCK_NS_PER_S),
+		 "Time since the server began to serve."},
+		{"pid", "rkv_server_pid", NULL, G, 0, (uint64_t)getpid(), "Process of the server."},
+		{"cpu_us", "rkv_cpu_seconds_total", NULL, C, 6, cpu_us(),
+		 "Processor time that the server took since its start, all threads."},
+	};
+	SHOW(v, metrics);
+}
+
+static void
+show_region(const struct visit *v)
+{
+	const struct region *region = v->service->region;
+	const struct layout *layout = &region->layout;
+	const struct metric metrics[] = {
+		{"epoch", "rkv_region_epoch_seconds", NULL, G, 9, region->epoch,
+		 "Epoch of the region: when it began, in seconds since 1970."},
+		{"pool_bytes", "rkv_pool_bytes", NULL, G, 0, layout->region_len,
+		 "Size of the pool."},
+		{"chunk_size", "rkv_chunk_size_bytes", NULL, G, 0, layout->chunk_size,
+		 "Size of a chunk."},
+	};
+	SHOW(v, metrics);
+}
+
+static void
+show_chunks(const struct visit *v)
+{
+	static const char *const help =
+		"Chunks of the pool by state: nobody's, of a living session, of a session that "
+		"died, of one that was closed in good order.";
+	const struct census *census = &v->service->census;
+	const uint64_t *n = census->n_chunks;
+	const struct metric metrics[] = {
+		{"chunks_total", "rkv_heap_chunks", NULL, G, 0, census->region->layout.n_chunks,
+		 "Chunks that the pool has for values."},
+		{"chunks_free", "rkv_chunks", "state=\"free\"", G, 0, n[CHUNK_FREE], help},
+		{"chunks_owned", "rkv_chunks", "state=\"owned\"", G, 0, n[CHUNK_OWNED], help},
+		{"chunks_orphan", "rkv_chunks", "state=\"orphan\"", G, 0, n[CHUNK_ORPHAN], help},
+		{"chunks_left", "rkv_chunks", "state=\"left\"", G, 0, n[CHUNK_LEFT], help},
+		{"chunks_taken", "rkv_chunks_taken_total", NULL, C, 0, census->n_taken,
+		 "Chunks taken from sessions that were over."},
+		{"chunks_short", "rkv_chunks_short", NULL, G, 0, census_chunks_short(census),
+		 "1 while clients are asked to give chunks back, as few are free."},
+	};
+	SHOW(v, metrics);
+}
+
+/* A row for each size class that has a chunk or a value. */
+static void
+show_classes(const struct visit *v)
+{
+	const struct census *census = &v->service->census;
+	const struct layout *layout = &census->region->layout;
+	uint64_t live = 0;
+	char label[64];
+	struct metric m = {.name = "rkv_class_chunk_bytes",
+			   .label = label,
+			   .help = "Memory of the chunks that are used for blocks of a size."};
+	for (uint32_t c = 0; c <= layout_max_class(layout); c++) {
+		snprintf(label, sizeof(label), "class=\"%u\"",
+			 layout_class_granules(c) * LIMIT_GRANULE);
+		m.value = census->class_chunks[c] * layout->chunk_size;
+		if (m.value)
+			v->take(v->arg, &m);
+	}
+	m.name = "rkv_block_bytes";
+	m.help = "Memory of blocks by size: those of values that can be read.";
+	for (uint32_t c = 0; c <= layout_max_class(layout); c++) {
+		uint64_t block_len = (uint64_t)layout_class_granules(c) * LIMIT_GRANULE;
+		snprintf(label, sizeof(label), "class=\"%" PRIu64 "\",state=\"live\"", block_len);
+		m.value = census->class_live[c] * block_len;
+		live += m.value;
+		if (m.value)
+			v->take(v->arg, &m);
+	}
+	v->take(v->arg, &(struct metric){.stat = "bytes_live", .value = live});
+}
+
+static void
+show_index(const struct visit *v)
+{
+	const struct census *census = &v->service->census;
+	const struct metric metrics[] = {
+		{"index_slots", "rkv_index_slots", NULL, G, 0,
+		 census->region->layout.n_groups * LAYOUT_GROUP_SLOTS,
+		 "Keys the index has room for, at best."},
+		{"index_used", "rkv_index_slots_used", NULL, G, 0, census->n_used,
+		 "Slots of the index that are not empty, by the last pass of a slow count."},
+		{"index_passes", "rkv_index_passes_total", NULL, C, 0, census->n_index_passes,
+		 "Such passes; before the first one the counts of slots and blocks say nothing."},
+	};
+	SHOW(v, metrics);
+}
+
+static void
+show_sessions(const struct visit *v)
+{
+	struct service *service = v->service;
+	struct sessions *s = &service->sessions;
+	static const char *const over = "Sessions that ended: closed in good order, or otherwise.";
+	const struct metric metrics[] = {
+		{"connections", "rkv_connections", NULL, G, 0, service->n_connections,
+		 "Open control connections, also those that have not said hello."},
+		{"clients", "rkv_clients", NULL, G, 0, service->n_clients,
+		 "Open control connections after their hello."},
+		{"sessions", "rkv_sessions", NULL, G, 0, s->n_living, "Living sessions."},
+		{"sessions_lingering", "rkv_sessions_lingering", NULL, G, 0, sessions_lingering(s),
+		 "Living sessions whose process has no control connection any more."},
+		{"sessions_ending", "rkv_sessions_ending", NULL, G, 0, s->n_ending,
+		 "Sessions that are over, but whose chunks are not yet looked after."},
+		{"sessions_joined", "rkv_sessions_joined_total", NULL, C, 0, s->n_joined,
+		 "Sessions that were opened."},
+		{"sessions_left", "rkv_sessions_over_total", "how=\"left\"", C, 0, s->n_left, over},
+		{"sessions_died", "rkv_sessions_over_total", "how=\"died\"", C, 0, s->n_died, over},
+		{"serial_next", "rkv_session_serial_next", NULL, G, 0, s->next_serial,
+		 "Serial of the next session."},
+	};
+	SHOW(v, metrics);
+}
+
+static void
+show_stamps(const struct visit *v)
+{
+	struct sessions *s = &v->service->sessions;
+	const struct session *holder = sessions_holder(s);
+	const struct metric metrics[] = {
+		{"stamp_newest", "rkv_stamp_newest", NULL, G, 0, s->newest,
+		 "Newest stamp; one is issued ten times a second."},
+		{"stamp_g", "rkv_stamp_g", NULL, G, 0, sessions_g(s),
+		 "What is older than this stamp has passed: memory freed before may be used "
+		 "again."},
+		{"stamp_lag_ms", "rkv_stamp_lag_seconds", NULL, G, 3,
+		 (s->newest - sessions_g(s)) * LIMIT_STAMP_MS,
+		 "How far G is behind; with busy sessions about ten seconds."},
+		{"stamp_holder_session", "rkv_stamp_holder_session", NULL, G, 0,
+		 holder ? holder->slot : 0,
+		 "Session that holds G back for longer than a healthy one does; 0: none."},
+		{"stamp_holder_pid", "rkv_stamp_holder_pid", NULL, G, 0,
+		 holder && holder->owner ? (uint64_t)holder->owner->pid : 0,
+		 "Its process, if that has mapped the pool; 0: none, or not known."},
+	};
+	SHOW(v, metrics);
+}
+
+static void
+show_connections(const struct visit *v)
+{
+	const struct service *service = v->service;
+	static const char *const hello = "Hellos by answer; refused: also connections before it.";
+	const struct metric metrics[] = {
+		{"connections_accepted", "rkv_connections_accepted_total", NULL, C, 0,
+		 service->n_accepted, "Control connections that were accepted."},
+		{"connections_turned_away", "rkv_connections_turned_away_total", NULL, C, 0,
+		 service->listener.n_refused, "Those refused for want of file descriptors."},
+		{"connections_expired", "rkv_connections_expired_total", NULL, C, 0,
+		 service->greeting.n_expired + service->talking.n_expired,
+		 "Those closed because the peer was silent for too long."},
+		{"handshakes_welcomed", "rkv_handshakes_total", "answer=\"welcome\"", C, 0,
+		 service->n_welcomed, hello},
+		{"handshakes_refused", "rkv_handshakes_total", "answer=\"refused\"", C, 0,
+		 service->n_handshakes_refused, hello},
+		{"messages", "rkv_messages_total", NULL, C, 0, service->n_messages,
+		 "Control messages that were understood."},
+		{"messages_garbage", "rkv_messages_garbage_total", NULL, C, 0, service->n_garbage,
+		 "Control messages that were not; each closed its connection."},
+		{"scrapes", "rkv_scrapes_total", NULL, C, 0, service->exporter.n_scrapes,
+		 "Times that metrics were asked for over HTTP."},
+		{"scrapes_refused", "rkv_scrapes_refused_total", NULL, C, 0,
+		 service->exporter.n_refused,
+		 "What else came on that port, and was refused or turned away."},
+	};
+	SHOW(v, metrics);
+}
+
+static void
+show_data_connections(const struct visit *v)
+{
+	const struct peers *peers = v->service->peers;
+	const struct handout *handout = &v->service->handout;
+	const struct metric metrics[] = {
+		{"peers", "rkv_peers", NULL, G, 0, peers->n,
+		 "Connections that clients have to the pool over verbs."},
+		{"peers_admitted", "rkv_peers_admitted_total", NULL, C, 0, peers->n_admitted,
+		 "Such connections that were let in."},
+		{"peers_refused", "rkv_peers_refused_total", NULL, C, 0, peers->n_refused,
+		 "Such connections without a valid token or session."},
+		{"peers_lost", "rkv_peers_lost_total", NULL, C, 0, peers->n_lost,
+		 "Such connections that clients ended, or that broke."},
+		{"pools_given", "rkv_pools_given_total", NULL, C, 0, handout->n_given,
+		 "Times that the pool was handed to a process."},
+		{"pools_refused", "rkv_pools_refused_total", NULL, C, 0, handout->n_refused,
+		 "Requests for it that were not valid."},
+	};
+	SHOW(v, metrics);
+}
+
+void
+metrics_visit(struct service *service, void (*take)(void *arg, const struct metric *metric),
+	      void *arg)
+{
+	static void (*const subjects[])(const struct visit *v) = {
+		show_process,  show_region, show_chunks,      show_classes,          show_index,
+		show_sessions, show_stamps, show_connections, show_data_connections,
+	};
+	const struct visit visit = {service, take, arg};
+	for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)
+		subjects[i](&visit);
+}
+
+void
+metrics_visit_texts(const struct service *service,
+		    void (*take)(void *arg, const char *name, const char *text), void *arg)
+{
+	const struct region *region = service->region;
+	char region_id[17];
+	char address[sizeof(((struct fab_offer *)NULL)->verbs_address) + 1];
+	struct fab_offer offer;
+	region_offer(region, &offer);
+	snprintf(region_id, sizeof(region_id), "%016" PRIx64, region->region_id);
+	snprintf(address, sizeof(address), "%.*s", (int)sizeof(offer.verbs_address),
+		 region->verbs ? offer.verbs_address : "none");
+	take(arg, "version", release_version);
+	take(arg, "fabric", region_fabric(region));
+	take(arg, "rdma_device", region->verbs ? verbs_device_text(region->device) : "none");
+	take(arg, "rdma_address", address);
+	take(arg, "region_id", region_id);
+}
