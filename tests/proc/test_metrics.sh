@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# /metrics: its format, that it is what deploy/METRICS.md lists and kv-cli stats shows, that it moves,
-# and that whatever else comes on its port is refused and disturbs nobody.
+# /metrics: its format, that it is what deploy/METRICS.md lists and kv-cli stats shows, that it
+# moves, and that whatever else comes on its port is refused and disturbs nobody.
 . tests/lib.sh
 
 cli()
@@ -39,7 +39,8 @@ answers()
 start()
 {
 	start_server --pool-size 16M --metrics-listen 0 "$@" || return
-	PORT=$(sed -n 's,.*metrics at http://127\.0\.0\.1:\([0-9]*\)/metrics$,\1,p' "$DIR/server.err")
+	PORT=$(sed -n 's,.*metrics at http://127\.0\.0\.1:\([0-9]*\)/metrics$,\1,p' \
+		"$DIR/server.err")
 	[ -n "$PORT" ]
 }
 
