@@ -98,6 +98,8 @@ length_fits(uint16_t type, uint32_t len)
 		return len >= sizeof(struct wire_header) && len <= LIMIT_MESSAGE_MAX;
 	case WIRE_PONG:
 		return len == sizeof(struct wire_header);
+	case WIRE_SNAPSHOT_STATE:
+		return len == sizeof(struct wire_snapshot_state);
 	default:
 		return false;
 	}

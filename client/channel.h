@@ -27,6 +27,7 @@ union channel_message {
 	struct wire_joined joined;
 	struct wire_session session;
 	struct wire_stamp stamp;
+	struct wire_snapshot_state snapshot;
 	unsigned char bytes[LIMIT_MESSAGE_MAX];
 };
 

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/channel.h"
 #include "client/control.h"
 #include "client/session.h"
 #include "common/clock.h"
@@ -524,6 +525,68 @@ rkv_server_stats(struct rkv_client *client, char *buf, size_t buf_len, size_t *r
 	if (!client || client_is_forked(client) || (!buf && buf_len > 0))
 		return RKV_E_INVALID;
 	return control_stats(client, buf, buf_len, ret_len, connect_deadline(client));
+}
+
+/* ---- Snapshots ---- */
+
+static_assert(RKV_SNAPSHOT_NONE == (int)WIRE_SNAPSHOT_NONE, "phases are those of the wire");
+static_assert(RKV_SNAPSHOT_RUNNING == (int)WIRE_SNAPSHOT_RUNNING, "likewise");
+static_assert(RKV_SNAPSHOT_DONE == (int)WIRE_SNAPSHOT_DONE, "likewise");
+static_assert(RKV_SNAPSHOT_FAILED == (int)WIRE_SNAPSHOT_FAILED, "likewise");
+
+/* A code that came over the wire, if it is one that a server may answer with. */
+static int
+snapshot_code(int32_t code)
+{
+	switch (code) {
+	case RKV_OK:
+	case RKV_NOT_FOUND:
+	case RKV_AGAIN:
+	case RKV_E_INVALID:
+	case RKV_E_PERM:
+	case RKV_E_NOMEM:
+	case RKV_E_CONN:
+		return code;
+	default:
+		return RKV_E_CORRUPT;
+	}
+}
+
+static int
+ask_snapshot(struct rkv_client *client, const char *name, uint32_t number, struct rkv_snapshot *ret)
+{
+	struct wire_snapshot_state state;
+	int rc = control_snapshot(client, name, number, &state, connect_deadline(client));
+	if (rc)
+		return rc;
+	*ret = (struct rkv_snapshot){
+		.number = state.number,
+		.phase = state.phase <= WIRE_SNAPSHOT_FAILED ? (int)state.phase : RKV_SNAPSHOT_NONE,
+		.permille = state.permille,
+		.n_records = state.n_records,
+		.n_bytes = state.n_bytes,
+		.n_unreadable = state.n_unreadable,
+		.elapsed_ms = state.n_ms,
+	};
+	channel_text(ret->name, sizeof(ret->name), state.name, sizeof(state.name));
+	channel_text(ret->reason, sizeof(ret->reason), state.reason, sizeof(state.reason));
+	return snapshot_code(state.code);
+}
+
+int
+rkv_snapshot_begin(struct rkv_client *client, const char *name, struct rkv_snapshot *ret_snapshot)
+{
+	if (!client || client_is_forked(client) || !name || !*name || !ret_snapshot)
+		return RKV_E_INVALID;
+	return ask_snapshot(client, name, 0, ret_snapshot);
+}
+
+int
+rkv_snapshot_look(struct rkv_client *client, uint32_t number, struct rkv_snapshot *ret_snapshot)
+{
+	if (!client || client_is_forked(client) || !ret_snapshot)
+		return RKV_E_INVALID;
+	return ask_snapshot(client, "", number, ret_snapshot);
 }
 
 int

@@ -39,7 +39,7 @@
 #define ATTEMPT_NS                                                                                 \
 	(2 * CLOCK_NS_PER_S) /* one attempt to connect again; control_stop waits for it */
 
-/* A caller that waits for an answer; in its frame. */
+/* A caller that waits for an answer; in its frame. text: what stands behind the answer's header. */
 struct call {
 	struct call *next;
 	uint32_t request;
@@ -187,13 +187,12 @@ answer_call(struct control *c, const union channel_message *message)
 }
 
 static int
-call_begin(struct control *c, struct call *call, enum wire_type type)
+call_begin(struct control *c, struct call *call, void *message, size_t len, enum wire_type type)
 {
-	struct wire_header header;
 	if (c->links.connection == 0)
 		return ERR_CONN;
 	call->request = channel_request(&c->channel);
-	int rc = channel_send(&c->channel, &header, sizeof(header), type, call->request);
+	int rc = channel_send(&c->channel, message, len, type, call->request);
 	if (rc)
 		return rc;
 	call->status = ERR_AGAIN;
@@ -211,12 +210,14 @@ call_give_up(struct control *c, struct call *call)
 	end_call(c, at, ERR_TIMEOUT);
 }
 
+/* message: with room for its header in front. */
 static int
-call_server(struct rkv_client *client, struct call *call, enum wire_type type, int64_t deadline_ns)
+call_server(struct rkv_client *client, struct call *call, void *message, size_t len,
+	    enum wire_type type, int64_t deadline_ns)
 {
 	struct control *c = client->control;
 	pthread_mutex_lock(&client->mutex);
-	int rc = call_begin(c, call, type);
+	int rc = call_begin(c, call, message, len, type);
 	if (!rc) {
 		control_wake(client); /* for what the socket has not taken */
 		while (call->status == ERR_AGAIN && client_wait(client, deadline_ns))
@@ -232,23 +233,46 @@ call_server(struct rkv_client *client, struct call *call, enum wire_type type, i
 int
 control_ping(struct rkv_client *client, int64_t deadline_ns)
 {
+	struct wire_header ping;
 	struct call call = {.answer = WIRE_PONG};
-	return call_server(client, &call, WIRE_PING, deadline_ns);
+	return call_server(client, &call, &ping, sizeof(ping), WIRE_PING, deadline_ns);
 }
 
 int
 control_stats(struct rkv_client *client, char *text, size_t text_len, size_t *ret_len,
 	      int64_t deadline_ns)
 {
+	struct wire_header ask;
 	struct call call = {
 		.answer = WIRE_STATS_TEXT,
 		.text = text,
 		.text_len = text ? text_len : 0,
 	};
-	int rc = call_server(client, &call, WIRE_STATS, deadline_ns);
+	int rc = call_server(client, &call, &ask, sizeof(ask), WIRE_STATS, deadline_ns);
 	if (!rc && ret_len)
 		*ret_len = call.len;
 	return rc;
+}
+
+int
+control_snapshot(struct rkv_client *client, const char *name, uint32_t number,
+		 struct wire_snapshot_state *ret_state, int64_t deadline_ns)
+{
+	struct wire_snapshot ask = {.number = number};
+	char body[sizeof(*ret_state) - sizeof(ret_state->header) + 1];
+	struct call call = {
+		.answer = WIRE_SNAPSHOT_STATE,
+		.text = body,
+		.text_len = sizeof(body),
+	};
+	if (strlen(name) >= sizeof(ask.name))
+		return ERR_INVALID;
+	memcpy(ask.name, name, strlen(name));
+	int rc = call_server(client, &call, &ask, sizeof(ask), WIRE_SNAPSHOT, deadline_ns);
+	if (rc)
+		return rc;
+	memcpy((char *)ret_state + sizeof(ret_state->header), body, sizeof(body) - 1);
+	return 0;
 }
 
 /* ---- The thread, connected ---- */
@@ -272,6 +296,7 @@ dispatch(struct control *c, const union channel_message *message, char reason[NE
 		return links_answer(&c->links, message, reason);
 	case WIRE_PONG:
 	case WIRE_STATS_TEXT:
+	case WIRE_SNAPSHOT_STATE:
 		answer_call(c, message);
 		return 0;
 	default:

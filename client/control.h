@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "client/client.h"
+#include "proto/wire.h"
 
 /*
  * Connects, says hello, opens the fabric (client->fab) and the region, starts the thread. Until
@@ -54,5 +55,13 @@ void control_layout(struct rkv_client *client, struct layout *ret_layout);
 int control_ping(struct rkv_client *client, int64_t deadline_ns);
 int control_stats(struct rkv_client *client, char *text, size_t text_len, size_t *ret_len,
 		  int64_t deadline_ns);
+
+/*
+ * Begins a snapshot of this name, or, with the name "", asks about the one with this number. What
+ * the server says of it is as it came, but for the header. Failures: as above; ERR_INVALID: the
+ * name is too long. Any thread.
+ */
+int control_snapshot(struct rkv_client *client, const char *name, uint32_t number,
+		     struct wire_snapshot_state *ret_state, int64_t deadline_ns);
 
 #endif

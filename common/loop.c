@@ -103,8 +103,9 @@ loop_setup_remedy(int error, int disabled)
 static int
 check_operations(struct loop *loop)
 {
-	static const int needed[] = {IORING_OP_RECV, IORING_OP_SEND, IORING_OP_POLL_ADD,
-				     IORING_OP_TIMEOUT, IORING_OP_ASYNC_CANCEL};
+	static const int needed[] = {IORING_OP_RECV,    IORING_OP_SEND,         IORING_OP_POLL_ADD,
+				     IORING_OP_TIMEOUT, IORING_OP_ASYNC_CANCEL, IORING_OP_WRITE,
+				     IORING_OP_FSYNC};
 	struct io_uring_probe *probe = io_uring_get_probe_ring(&loop->ring);
 	/* Without fast poll (5.7) each connection that is silent would hold a kernel thread. */
 	bool all = probe != NULL && (loop->ring.features & IORING_FEAT_FAST_POLL) != 0;
@@ -200,6 +201,22 @@ loop_timer(struct loop *loop, struct loop_op *op, unsigned delay_ms, loop_done_f
 }
 
 void
+loop_write(struct loop *loop, struct loop_op *op, int fd, const void *buf, size_t len, uint64_t off,
+	   loop_done_fn done)
+{
+	op->buf = (void *)(uintptr_t)buf;
+	op->len = len;
+	op->off = off;
+	start(loop, op, LOOP_WRITE, fd, done);
+}
+
+void
+loop_fsync(struct loop *loop, struct loop_op *op, int fd, loop_done_fn done)
+{
+	start(loop, op, LOOP_FSYNC, fd, done);
+}
+
+void
 loop_cancel(struct loop *loop, struct loop_op *op)
 {
 	if (op->state == LOOP_QUEUED) {
@@ -226,6 +243,12 @@ prepare(struct io_uring_sqe *sqe, struct loop_op *op)
 		break;
 	case LOOP_TIMER:
 		io_uring_prep_timeout(sqe, &op->delay, 0, 0);
+		break;
+	case LOOP_WRITE:
+		io_uring_prep_write(sqe, op->fd, op->buf, (unsigned)op->len, op->off);
+		break;
+	case LOOP_FSYNC:
+		io_uring_prep_fsync(sqe, op->fd, 0);
 		break;
 	}
 	io_uring_sqe_set_data(sqe, op);

@@ -24,7 +24,7 @@ struct loop_op;
 /* result: as the system call returns it, or -errno; -ECANCELED after loop_cancel and loop_stop. */
 typedef void (*loop_done_fn)(struct loop_op *op, int result);
 
-enum loop_kind { LOOP_RECV, LOOP_SEND, LOOP_POLL, LOOP_TIMER };
+enum loop_kind { LOOP_RECV, LOOP_SEND, LOOP_POLL, LOOP_TIMER, LOOP_WRITE, LOOP_FSYNC };
 enum loop_state { LOOP_IDLE, LOOP_QUEUED, LOOP_TURNED_AWAY, LOOP_FLYING, LOOP_CANCELLING };
 
 /* Zeroed = idle. Only the loop looks inside. */
@@ -36,6 +36,7 @@ struct loop_op {
 	unsigned events;
 	void *buf;
 	size_t len;
+	uint64_t off;
 	struct __kernel_timespec delay;
 	TAILQ_ENTRY(loop_op) entry;
 };
@@ -72,6 +73,12 @@ void loop_send(struct loop *loop, struct loop_op *op, int fd, const void *buf, s
 void loop_poll(struct loop *loop, struct loop_op *op, int fd, unsigned events, loop_done_fn done);
 /* Once, after delay_ms; the result is 0. */
 void loop_timer(struct loop *loop, struct loop_op *op, unsigned delay_ms, loop_done_fn done);
+
+/* Writes to a file at an offset; like write(2) it may write less. */
+void loop_write(struct loop *loop, struct loop_op *op, int fd, const void *buf, size_t len,
+		uint64_t off, loop_done_fn done);
+/* A file, or a directory: what was written to it is on stable storage when it is done. */
+void loop_fsync(struct loop *loop, struct loop_op *op, int fd, loop_done_fn done);
 
 /* Makes the operation complete soon, unless it just did. An idle one stays idle. */
 void loop_cancel(struct loop *loop, struct loop_op *op);

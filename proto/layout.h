@@ -335,6 +335,14 @@ layout_slot_in_combined(uint32_t i)
 	return i / LAYOUT_BUCKET_SLOTS * LAYOUT_BUCKET_LEN + 8 * (1 + i % LAYOUT_BUCKET_SLOTS);
 }
 
+/* Offset of the i-th slot of the index (0 .. n_groups * LAYOUT_GROUP_SLOTS - 1). */
+static inline uint64_t
+layout_slot_off(const struct layout *l, uint64_t i)
+{
+	return l->index_off + i / LAYOUT_BUCKET_SLOTS * LAYOUT_BUCKET_LEN +
+	       8 * (1 + i % LAYOUT_BUCKET_SLOTS);
+}
+
 static inline uint64_t
 layout_desc_off(const struct layout *l, uint64_t chunk)
 {

@@ -20,6 +20,8 @@
  *                    <-            STATS_TEXT: "name value" lines
  *   PING             ->
  *                    <-            PONG
+ *   SNAPSHOT         ->            begins a snapshot, or asks about one
+ *                    <-            SNAPSHOT_STATE
  */
 #ifndef RKV_PROTO_WIRE_H
 #define RKV_PROTO_WIRE_H
@@ -53,6 +55,8 @@ enum wire_type {
 	WIRE_STATS_TEXT = 14,
 	WIRE_PING = 15,
 	WIRE_PONG = 16,
+	WIRE_SNAPSHOT = 17,
+	WIRE_SNAPSHOT_STATE = 18,
 };
 
 struct wire_header {
@@ -229,6 +233,41 @@ struct wire_stamp {
 	uint32_t reserved;
 };
 static_assert(sizeof(struct wire_stamp) == 40, "stamp");
+
+#define WIRE_SNAPSHOT_NAME_MAX 128u
+
+/* name "": asks about the snapshot with this number, 0: the latest; else begins one. */
+struct wire_snapshot {
+	struct wire_header header;
+	uint32_t number;
+	uint32_t reserved;
+	char name[WIRE_SNAPSHOT_NAME_MAX]; /* NUL-terminated */
+};
+static_assert(sizeof(struct wire_snapshot) == 152, "snapshot");
+
+enum wire_snapshot_phase {
+	WIRE_SNAPSHOT_NONE = 0,
+	WIRE_SNAPSHOT_RUNNING = 1,
+	WIRE_SNAPSHOT_DONE = 2,
+	WIRE_SNAPSHOT_FAILED = 3,
+};
+
+struct wire_snapshot_state {
+	struct wire_header header;
+	int32_t code;    /* 0, or of err.h: why the request was refused; then only reason counts */
+	uint32_t number; /* of the snapshot that all this is about; 0: there is none */
+	uint32_t phase;
+	uint32_t permille; /* done */
+	uint64_t n_records;
+	uint64_t n_bytes;
+	uint64_t n_unreadable; /* values left out because they never validated */
+	uint64_t n_ms;         /* since it began, or that it took */
+	char name[WIRE_SNAPSHOT_NAME_MAX];
+	char reason
+		[LIMIT_REASON_MAX]; /* a sentence, NUL-terminated: why it failed, or was refused */
+};
+static_assert(offsetof(struct wire_snapshot_state, n_records) == 32, "snapshot state");
+static_assert(sizeof(struct wire_snapshot_state) == 592, "snapshot state");
 
 /*
  * What travels in the private data of rdma_cm's own messages (verbs). The request names the control

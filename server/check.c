@@ -303,13 +303,33 @@ check_rdma(struct check *check)
 	region_destroy(&region);
 }
 
+/* Not whether they are whole: that takes as long as the start. */
+static void
+check_snapshots(struct check *check)
+{
+	const struct options *o = check->options;
+	if (o->restore[0] && access(o->restore, R_OK))
+		say(check, FAIL, "restore", "%s: %s", o->restore, strerror(errno));
+	else if (o->restore[0])
+		say(check, OK, "restore", "%s can be read", o->restore);
+	if (!o->snapshot_dir[0])
+		say(check, OK, "snapshots", "none, without --snapshot-dir");
+	else if (access(o->snapshot_dir, W_OK | X_OK))
+		say(check, FAIL, "snapshots",
+		    "%s: %s: make it, and let this user write into it (StateDirectory= or "
+		    "ReadWritePaths= in a systemd unit)",
+		    o->snapshot_dir, strerror(errno));
+	else
+		say(check, OK, "snapshots", "%s can be written", o->snapshot_dir);
+}
+
 unsigned
 check_run(const struct options *options, FILE *out)
 {
 	static void (*const checks[])(struct check * check) = {
 		check_io_uring, check_boot_id,       check_memory,       check_huge_pages,
 		check_files,    check_port,          check_metrics_port, check_clock,
-		check_rdma,     check_locked_memory, check_socket,
+		check_rdma,     check_locked_memory, check_socket,       check_snapshots,
 	};
 	struct check check = {.options = options, .out = out};
 	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)

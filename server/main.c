@@ -195,6 +195,7 @@ start(struct program *p)
 		.loop = p->loop,
 		.log = &p->log,
 		.region = &p->region,
+		.options = &p->options,
 		.peers = &p->peers,
 		.tcp_fd = p->tcp_fd,
 		.unix_fd = p->unix_fd,
@@ -256,6 +257,7 @@ main(int argc, char *argv[])
 	char reason[NET_REASON_MAX];
 	(void)argc;
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* the write says EFBIG, and the server goes on */
 	if (options_parse(&options, argv, reason)) {
 		fprintf(stderr, "kv-server: %s\n", reason);
 		return EXIT_USAGE;

@@ -335,6 +335,64 @@ on_ping(struct client *client, const void *message)
 	conn_send(&client->conn, &answer, sizeof(answer));
 }
 
+/* ---- Snapshots ---- */
+
+static void
+describe_snapshot(const struct snapshot *snapshot, const struct snapshot_account *account,
+		  struct wire_snapshot_state *answer)
+{
+	int64_t until_ns = account->ended_ns ? account->ended_ns : clock_now_ns();
+	answer->number = account->number;
+	answer->phase = account->phase;
+	if (account->phase != WIRE_SNAPSHOT_NONE)
+		answer->n_ms = (uint64_t)((until_ns - account->began_ns) / CLOCK_NS_PER_MS);
+	if (account->phase == WIRE_SNAPSHOT_RUNNING)
+		answer->permille = snapshot_permille(snapshot);
+	else if (account->phase == WIRE_SNAPSHOT_DONE)
+		answer->permille = 1000;
+	answer->n_records = account->n_records;
+	answer->n_bytes = account->n_bytes;
+	answer->n_unreadable = account->n_unreadable;
+	memcpy(answer->name, account->name, sizeof(answer->name));
+	memcpy(answer->reason, account->reason, sizeof(answer->reason));
+}
+
+static int
+begin_or_find_snapshot(struct snapshot *snapshot, const struct wire_snapshot *ask,
+		       const struct snapshot_account **ret_account, char reason[LIMIT_REASON_MAX])
+{
+	if (!memchr(ask->name, '\0', sizeof(ask->name)) || ask->reserved) {
+		snprintf(reason, LIMIT_REASON_MAX,
+			 "a name that does not end, or reserved bytes that are not 0");
+		return ERR_INVALID;
+	}
+	if (ask->name[0]) {
+		*ret_account = &snapshot->now;
+		return snapshot_begin(snapshot, ask->name, reason);
+	}
+	*ret_account = snapshot_find(snapshot, ask->number);
+	if (*ret_account)
+		return 0;
+	snprintf(reason, LIMIT_REASON_MAX,
+		 "others have been taken since: the server's log says how it ended");
+	return ERR_NOT_FOUND;
+}
+
+static void
+on_snapshot(struct client *client, const void *message)
+{
+	const struct wire_snapshot *ask = message;
+	struct snapshot *snapshot = &client->service->snapshot;
+	const struct snapshot_account *account;
+	struct wire_snapshot_state answer = {
+		.header = answer_header(&ask->header, WIRE_SNAPSHOT_STATE, sizeof(answer)),
+	};
+	answer.code = begin_or_find_snapshot(snapshot, ask, &account, answer.reason);
+	if (answer.code == 0)
+		describe_snapshot(snapshot, account, &answer);
+	conn_send(&client->conn, &answer, sizeof(answer));
+}
+
 /* ---- Messages ---- */
 
 struct message_kind {
@@ -354,6 +412,7 @@ static const struct message_kind kinds[] = {
 	[WIRE_LEAVE] = {sizeof(struct wire_session), 0, true, on_leave},
 	[WIRE_STATS] = {sizeof(struct wire_header), 0, false, on_stats},
 	[WIRE_PING] = {sizeof(struct wire_header), 0, false, on_ping},
+	[WIRE_SNAPSHOT] = {sizeof(struct wire_snapshot), 0, false, on_snapshot},
 };
 
 static const struct message_kind *

@@ -239,13 +239,46 @@ show_data_connections(const struct visit *v)
 	SHOW(v, metrics);
 }
 
+static void
+show_snapshots(const struct visit *v)
+{
+	static const char *const result = "Snapshots that were begun and have ended.";
+	const struct region *region = v->service->region;
+	const struct snapshot *snapshot = &v->service->snapshot;
+	const struct snapshot_account *good = &snapshot->good;
+	int64_t age_ns = good->number ? clock_now_ns() - good->ended_ns : 0;
+	const struct metric metrics[] = {
+		{"restored_records", "rkv_restored_keys", NULL, G, 0, region->restored.n_records,
+		 "Keys that the region began with, out of a snapshot."},
+		{"snapshots_done", "rkv_snapshots_total", "result=\"done\"", C, 0, snapshot->n_done,
+		 result},
+		{"snapshots_failed", "rkv_snapshots_total", "result=\"failed\"", C, 0,
+		 snapshot->n_failed, result},
+		{"snapshot_running", "rkv_snapshot_running", NULL, G, 0,
+		 snapshot->now.phase == WIRE_SNAPSHOT_RUNNING,
+		 "1 while a snapshot is being taken."},
+		{"snapshot_age_s", "rkv_snapshot_age_seconds", NULL, G, 0,
+		 (uint64_t)(age_ns / CLOCK_NS_PER_S),
+		 "Time since the last snapshot was written; 0 while there is none."},
+		{"snapshot_records", "rkv_snapshot_values", NULL, G, 0, good->n_records,
+		 "Values of the last snapshot that was written."},
+		{"snapshot_bytes", "rkv_snapshot_bytes", NULL, G, 0, good->n_bytes, "Its length."},
+		{"snapshot_ms", "rkv_snapshot_duration_seconds", NULL, G, 3,
+		 (uint64_t)((good->ended_ns - good->began_ns) / CLOCK_NS_PER_MS),
+		 "How long it took."},
+		{"snapshot_unreadable", "rkv_snapshot_unreadable_values", NULL, G, 0,
+		 good->n_unreadable, "Values that it lacks, as what is stored of them is damaged."},
+	};
+	SHOW(v, metrics);
+}
+
 void
 metrics_visit(struct service *service, void (*take)(void *arg, const struct metric *metric),
 	      void *arg)
 {
 	static void (*const subjects[])(const struct visit *v) = {
 		show_process,  show_region, show_chunks,      show_classes,          show_index,
-		show_sessions, show_stamps, show_connections, show_data_connections,
+		show_sessions, show_stamps, show_connections, show_data_connections, show_snapshots,
 	};
 	const struct visit visit = {service, take, arg};
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)

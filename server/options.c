@@ -17,6 +17,8 @@
 #include "common/log.h"
 #include "proto/wire.h"
 
+#define OPTIONS_EVERY_MAX_S 31536000u /* a year */
+#define OPTIONS_RATE_MIN (UINT64_C(64) << 10)
 #define POOL_DEFAULT (UINT64_C(1) << 30)
 #define METRICS_DEFAULT_PORT (WIRE_DEFAULT_PORT + 1)
 #define LINE_SHOWN 64 /* of a bad line or value, in a message */
@@ -197,6 +199,50 @@ take_metrics_listen(struct options *options, const char *value, char *reason)
 }
 
 static int
+take_path(char path[OPTIONS_PATH_MAX], const char *value, char *reason)
+{
+	if (!value[0] || strlen(value) >= OPTIONS_PATH_MAX)
+		return invalid(reason, "a path of 1 to %u bytes is wanted", OPTIONS_PATH_MAX - 1);
+	snprintf(path, OPTIONS_PATH_MAX, "%s", value);
+	return 0;
+}
+
+static int
+take_restore(struct options *options, const char *value, char *reason)
+{
+	return take_path(options->restore, value, reason);
+}
+
+static int
+take_snapshot_dir(struct options *options, const char *value, char *reason)
+{
+	return take_path(options->snapshot_dir, value, reason);
+}
+
+static int
+take_snapshot_every(struct options *options, const char *value, char *reason)
+{
+	uint64_t every_s;
+	if (!parse_size(value, &every_s) || every_s > OPTIONS_EVERY_MAX_S)
+		return invalid(reason,
+			       "a number of seconds from 1 to %u is wanted, or 0: only when "
+			       "asked",
+			       OPTIONS_EVERY_MAX_S);
+	options->snapshot_every_s = (uint32_t)every_s;
+	return 0;
+}
+
+static int
+take_snapshot_rate(struct options *options, const char *value, char *reason)
+{
+	if (!parse_size(value, &options->snapshot_rate) ||
+	    (options->snapshot_rate && options->snapshot_rate < OPTIONS_RATE_MIN))
+		return invalid(reason, "bytes a second are wanted, 64K or more (suffixes K, M, G), "
+				       "or 0 for no limit");
+	return 0;
+}
+
+static int
 take_log_level(struct options *options, const char *value, char *reason)
 {
 	static const char *const words[] = {[LOG_ERROR] = "error",
@@ -268,6 +314,13 @@ static const struct option table[] = {
 	{"metrics-listen", "[HOST:]PORT", "off",
 	 "metrics for Prometheus, http://HOST:PORT/metrics; a port alone: on loopback", true,
 	 take_metrics_listen},
+	{"snapshot-dir", "DIR", NULL, "where snapshots are written, at `kv-cli snapshot`", true,
+	 take_snapshot_dir},
+	{"snapshot-every", "SECONDS", "0",
+	 "write the snapshot `periodic` so often; 0: only when asked", true, take_snapshot_every},
+	{"snapshot-rate", "SIZE", "0", "bytes a second that a snapshot writes; 0: no limit", true,
+	 take_snapshot_rate},
+	{"restore", "FILE", NULL, "begin with what this snapshot holds", true, take_restore},
 	{"log-level", "LEVEL", "info", "error, warn, info or debug; to standard error", true,
 	 take_log_level},
 	{"config", "FILE", NULL, "options, one `name = value` a line", false, take_config},
@@ -520,6 +573,8 @@ options_parse(struct options *options, char *const argv[], char ret_reason[NET_R
 	if (rc == 0 && options->fabric == OPTIONS_SOFT && options_want_verbs(options))
 		rc = invalid(ret_reason, "--fabric soft uses no RDMA device: leave --rdma-device "
 					 "and --rdma-address out, or choose --fabric verbs");
+	if (rc == 0 && options->snapshot_every_s && !options->snapshot_dir[0])
+		rc = invalid(ret_reason, "--snapshot-every needs --snapshot-dir: where to write");
 	if (rc == 0)
 		rc = plan(options, ret_reason);
 	return rc;

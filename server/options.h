@@ -15,6 +15,8 @@
 #include "common/pool.h"
 #include "proto/layout.h"
 
+#define OPTIONS_PATH_MAX 1024u
+
 enum options_fabric { OPTIONS_AUTO, OPTIONS_VERBS, OPTIONS_SOFT };
 
 enum options_action { OPTIONS_SERVE, OPTIONS_CHECK, OPTIONS_VERSION, OPTIONS_HELP };
@@ -28,9 +30,13 @@ struct options {
 	enum pool_huge huge_pages;
 	char socket[LIMIT_PATH_MAX]; /* "": an abstract name of our own */
 	enum options_fabric fabric;
-	char rdma_device[64];              /* "": any */
-	struct net_address rdma_address;   /* host "": chosen; port 0: a free one */
-	struct net_address metrics_listen; /* host "": no metrics over HTTP */
+	char rdma_device[64];                /* "": any */
+	struct net_address rdma_address;     /* host "": chosen; port 0: a free one */
+	struct net_address metrics_listen;   /* host "": no metrics over HTTP */
+	char restore[OPTIONS_PATH_MAX];      /* a snapshot to begin with; "": empty */
+	char snapshot_dir[OPTIONS_PATH_MAX]; /* "": no snapshots */
+	uint32_t snapshot_every_s;           /* 0: only when asked */
+	uint64_t snapshot_rate;              /* bytes a second; 0: as fast as it goes */
 	int log_level;
 	struct layout layout; /* the plan that follows from the sizes */
 };

@@ -48,6 +48,19 @@ format(struct region *region)
 	layout_to_superblock(&region->layout, sb); /* last: it computes the checksum */
 }
 
+/* Fills the formatted region, before anybody can see it. */
+static int
+restore(struct region *region, const char *path)
+{
+	int rc = restore_file(path, region->superblock, &region->layout,
+			      (uint32_t)region->first_serial, region->log, &region->restored);
+	if (rc)
+		return rc;
+	region->first_serial = region->restored.first_serial;
+	region->superblock->next_serial = region->first_serial;
+	return 0;
+}
+
 /* ---- Which fabric ---- */
 
 /* Is it an address of one network, so that an RDMA device may carry the same one? */
@@ -238,6 +251,10 @@ region_create(struct region *region, const struct options *options,
 		return rc;
 	region->superblock = pool_base(region->pool);
 	format(region);
+	if (options->restore[0])
+		rc = restore(region, options->restore);
+	if (rc)
+		return rc;
 	return open_to_clients(region, options, events);
 }
 

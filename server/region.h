@@ -16,6 +16,7 @@
 #include "common/pool.h"
 #include "proto/layout.h"
 #include "server/options.h"
+#include "server/restore.h"
 
 struct region {
 	const struct log *log;
@@ -32,6 +33,7 @@ struct region {
 	uint64_t region_id;
 	uint64_t epoch;
 	uint64_t first_serial;
+	struct restored restored; /* zeroed: it began empty */
 };
 
 /*
@@ -45,7 +47,8 @@ int region_choose(struct region *region, const struct options *options,
 /*
  * Then: reserves and formats it, and opens it to clients. A device that cannot hold it is given up
  * for shm, unless the options ask for verbs. events: for verbs_server_create. The log says what
- * went wrong. Failures: ERR_NOMEM, ERR_PERM, ERR_CONN, ERR_INVALID.
+ * went wrong. Failures: ERR_NOMEM, ERR_PERM, ERR_CONN, ERR_INVALID; with --restore also those of
+ * restore_file.
  */
 int region_create(struct region *region, const struct options *options,
 		  const struct verbs_events *events);

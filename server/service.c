@@ -215,6 +215,7 @@ tick_done(struct loop_op *op, int result)
 	exporter_expire(&service->exporter, now);
 	peers_expire(service->peers, now);
 	census_tick(&service->census);
+	snapshot_tick(&service->snapshot, now);
 }
 
 /* ---- Begin and end ---- */
@@ -257,8 +258,14 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 	if (!service)
 		return ERR_NOMEM;
 	init(service, setup);
+	int rc = snapshot_init(&service->snapshot, setup->loop, setup->log, setup->region,
+			       &service->sessions, setup->options);
+	if (rc) {
+		service_destroy(service);
+		return rc;
+	}
 	const char *wrong = NET_BOOT_ID_REMEDY;
-	int rc = net_boot_id(service->boot_id);
+	rc = net_boot_id(service->boot_id);
 	if (rc == 0 && setup->unix_fd >= 0) {
 		wrong = WATCH_REMEDY;
 		rc = handout_start(&service->handout, setup->unix_fd);
@@ -290,6 +297,7 @@ service_destroy(struct service *service)
 		conn_release(&client->conn);
 		client_free(client);
 	}
+	snapshot_destroy(&service->snapshot);
 	handout_destroy(&service->handout);
 	exporter_destroy(&service->exporter);
 	loop_listener_close(&service->listener);

@@ -19,6 +19,7 @@
 #include "server/reach.h"
 #include "server/region.h"
 #include "server/sessions.h"
+#include "server/snapshot.h"
 
 struct service {
 	struct loop *loop;
@@ -32,6 +33,7 @@ struct service {
 	struct peers *peers;
 	struct handout handout; /* soft fabrics only */
 	struct exporter exporter;
+	struct snapshot snapshot;
 	struct loop_listener listener;
 	struct loop_op tick;
 	struct conn_queue greeting; /* must say who they are, or take a refusal */
@@ -55,14 +57,15 @@ struct service_setup {
 	struct loop *loop;
 	const struct log *log;
 	struct region *region;
-	struct peers *peers; /* zeroed but for what the region has been told of it */
+	const struct options *options; /* needed until service_create returns */
+	struct peers *peers;           /* zeroed but for what the region has been told of it */
 	int tcp_fd;
 	int unix_fd;           /* -1: the pool is not handed out, [ONE-AGENT] */
 	const char *unix_path; /* "" then */
 	int metrics_fd;        /* -1: metrics are not offered over HTTP */
 };
 
-/* Begins to serve when the loop runs. Failures: ERR_NOMEM, ERR_CONN. */
+/* Begins to serve when the loop runs. Failures: ERR_NOMEM, ERR_CONN, as snapshot_init. */
 int service_create(const struct service_setup *setup, struct service **ret_service);
 
 /* Cuts a session off and ends it, [DEAD]; in_order: by LEAVE. Then service_settle its client. */

@@ -16,7 +16,7 @@
 #define N_OPERANDS_MAX 4       /* the command's name and what it takes; cas takes the most */
 
 /* What a command takes, in this order on the command line. */
-enum { TAKES_KEY = 1, TAKES_VERSION = 2, TAKES_TTL = 4, TAKES_VALUE = 8 };
+enum { TAKES_KEY = 1, TAKES_VERSION = 2, TAKES_TTL = 4, TAKES_VALUE = 8, TAKES_NAME = 16 };
 
 static const struct command {
 	const char *name;
@@ -36,6 +36,9 @@ static const struct command {
 	[COMMAND_DEL] = {"del", "KEY", "remove the key", TAKES_KEY},
 	[COMMAND_TOUCH] = {"touch", "KEY TTL", "let the value expire in TTL seconds (0: never)",
 			   TAKES_KEY | TAKES_TTL},
+	[COMMAND_SNAPSHOT] = {"snapshot", "NAME",
+			      "let the server write all values into a file of its --snapshot-dir",
+			      TAKES_NAME},
 	[COMMAND_STATS] = {"stats", "", "print the server's counters", 0},
 	[COMMAND_PING] = {"ping", "", "send messages to the server and back, one after the other",
 			  0},
@@ -47,7 +50,7 @@ static const struct command {
 #define ON(command) (1u << COMMAND_##command)
 #define ON_STORE (ON(PUT) | ON(ADD) | ON(REPLACE) | ON(CAS))
 #define ON_KEY (ON_STORE | ON(GET) | ON(DEL) | ON(TOUCH))
-#define ON_SERVER (ON_KEY | ON(STATS) | ON(PING) | ON(LIMITS))
+#define ON_SERVER (ON_KEY | ON(SNAPSHOT) | ON(STATS) | ON(PING) | ON(LIMITS))
 #define ON_ALL ((1u << COMMAND_COUNT) - 1)
 
 enum option_id {
@@ -406,6 +409,11 @@ take_operands(struct scan *scan, struct arguments *arguments)
 		status = take_number(scan, arguments, "TTL", UINT32_MAX, &ttl_s);
 	if (status == 0 && takes & TAKES_VALUE)
 		status = take_value(scan, arguments);
+	if (status == 0 && takes & TAKES_NAME) {
+		arguments->snapshot = take_operand(scan);
+		if (!arguments->snapshot || !*arguments->snapshot)
+			status = report_usage("%s needs NAME", arguments->command_name);
+	}
 	if (status == 0 && scan->n_taken < scan->n_operands)
 		status = report_usage("'%s' is one word too many", scan->operands[scan->n_taken]);
 	arguments->ttl_s = (uint32_t)ttl_s;

@@ -19,6 +19,7 @@ enum command_id {
 	COMMAND_CAS,
 	COMMAND_DEL,
 	COMMAND_TOUCH,
+	COMMAND_SNAPSHOT,
 	COMMAND_STATS,
 	COMMAND_PING,
 	COMMAND_LIMITS,
@@ -41,6 +42,7 @@ struct arguments {
 	uint32_t ttl_s;
 	uint32_t user_flags;
 	uint32_t n_pings;
+	const char *snapshot; /* its name */
 	int as_hex;
 	int with_newline;
 	int with_meta;

@@ -20,6 +20,8 @@
 #define FABRIC_NAME_MAX 16
 #define INCOMPLETE "what was written, if anything, is not complete"
 #define APPLIED "the change was applied, only its version could not be told"
+#define SNAPSHOT_PAUSE_MS 50
+#define STALLED_MS 600000
 #define AGAIN_PAUSE_MS 20 /* memory rests for stamps of 100 ms: look a few times in each */
 
 /* A command on its way. */
@@ -322,6 +324,69 @@ run_ping(struct job *job)
 	return finish_stdout();
 }
 
+/* On a terminal only, and on one line. */
+static void
+show_progress(const struct rkv_snapshot *snapshot)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr,
+			"\r%3" PRIu32 ".%" PRIu32 " %%, %" PRIu64 " values, %" PRIu64 " bytes%s",
+			snapshot->permille / 10, snapshot->permille % 10, snapshot->n_records,
+			snapshot->n_bytes, snapshot->phase == RKV_SNAPSHOT_RUNNING ? "" : "\n");
+}
+
+/* Until it has ended; a server that does nothing any more for STALLED_MS is not waited for. */
+static int
+await_snapshot(struct job *job, struct rkv_snapshot *snapshot)
+{
+	const struct timespec pause = {.tv_nsec = SNAPSHOT_PAUSE_MS * 1000000};
+	uint64_t n_bytes = snapshot->n_bytes, moved_ns = now_ns();
+	int status = RKV_OK;
+
+	while (status == RKV_OK && snapshot->phase == RKV_SNAPSHOT_RUNNING) {
+		show_progress(snapshot);
+		if (now_ns() - moved_ns > STALLED_MS * UINT64_C(1000000))
+			return RKV_E_TIMEOUT;
+		nanosleep(&pause, NULL);
+		status = rkv_snapshot_look(job->client, snapshot->number, snapshot);
+		if (snapshot->n_bytes != n_bytes)
+			moved_ns = now_ns();
+		n_bytes = snapshot->n_bytes;
+	}
+	show_progress(snapshot);
+	return status;
+}
+
+static int
+report_snapshot(const struct job *job, const struct rkv_snapshot *snapshot)
+{
+	const char *command = job->arguments->command_name;
+
+	if (snapshot->phase != RKV_SNAPSHOT_DONE)
+		return report_server(command, snapshot->reason);
+	printf("name %s\nrecords %" PRIu64 "\nbytes %" PRIu64 "\nseconds %" PRIu64 ".%03" PRIu64
+	       "\nunreadable %" PRIu64 "\n",
+	       snapshot->name, snapshot->n_records, snapshot->n_bytes, snapshot->elapsed_ms / 1000,
+	       snapshot->elapsed_ms % 1000, snapshot->n_unreadable);
+	return finish_stdout();
+}
+
+static int
+run_snapshot(struct job *job)
+{
+	struct rkv_snapshot snapshot = {0};
+	int status = rkv_snapshot_begin(job->client, job->arguments->snapshot, &snapshot);
+
+	if (status == RKV_OK)
+		status = await_snapshot(job, &snapshot);
+	if (status == RKV_OK)
+		return report_snapshot(job, &snapshot);
+	if (!*snapshot.reason)
+		return report_call(job, status);
+	report_server(job->arguments->command_name, snapshot.reason);
+	return status == RKV_E_INVALID ? REPORT_USAGE : REPORT_OTHER;
+}
+
 static int
 run_limits(struct job *job)
 {
@@ -385,6 +450,8 @@ static int
 run_connected(struct job *job)
 {
 	switch (job->arguments->command) {
+	case COMMAND_SNAPSHOT:
+		return run_snapshot(job);
 	case COMMAND_STATS:
 		return run_stats(job);
 	case COMMAND_PING:

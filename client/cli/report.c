@@ -105,6 +105,13 @@ report_system(const char *verb, const char *name, const char *hint)
 	return REPORT_OTHER;
 }
 
+int
+report_server(const char *command, const char *sentence)
+{
+	fprintf(stderr, PROGRAM ": %s: %s\n", command, sentence);
+	return REPORT_OTHER;
+}
+
 static enum report_exit
 exit_code_of(int code, int is_mutation)
 {

@@ -38,6 +38,9 @@ int report_limit(const char *format, ...) __attribute__((format(printf, 1, 2)));
  */
 int report_system(const char *verb, const char *name, const char *hint);
 
+/* What the server said of a failure of this command. Returns REPORT_OTHER. */
+int report_server(const char *command, const char *sentence);
+
 #define REPORT_NO_MEMORY "free memory, or raise the limit of this process (ulimit -v)"
 
 /*

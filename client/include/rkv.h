@@ -294,6 +294,45 @@ RKV_API int rkv_stats(struct rkv_session *session, struct rkv_stats_values *ret_
  */
 RKV_API int rkv_server_stats(struct rkv_client *client, char *buf, size_t buf_len, size_t *ret_len);
 
+/* ---- Snapshots ---- */
+
+enum {
+	RKV_SNAPSHOT_NONE = 0, /* the server has taken none since it started */
+	RKV_SNAPSHOT_RUNNING = 1,
+	RKV_SNAPSHOT_DONE = 2,
+	RKV_SNAPSHOT_FAILED = 3 /* reason says why; an earlier file of the name is untouched */
+};
+
+struct rkv_snapshot {
+	uint32_t number; /* the server counts them up */
+	int phase;       /* RKV_SNAPSHOT_... */
+	uint32_t permille;
+	uint64_t n_records; /* values written */
+	uint64_t n_bytes;
+	uint64_t n_unreadable; /* values left out, because what is stored of them is damaged */
+	uint64_t elapsed_ms;
+	char name[128];
+	char reason[400]; /* a sentence, or "" */
+};
+
+/*
+ * Tells the server to write all values into a file of its --snapshot-dir, which `kv-server
+ * --restore` reads; name: 1 to 127 letters, digits, '.', '_', '-', not beginning with '.' or '-'.
+ * It goes on while clients do: of each key it holds a value that was current at some moment
+ * meanwhile. Returns when it has begun. Outcome: AGAIN: another is being taken. Failures: PERM: the
+ * server has no --snapshot-dir, or may not write there; INVALID (the name); NOMEM; CONN; TIMEOUT.
+ * But for the last two, and INVALID for a missing argument, reason has a sentence.
+ */
+RKV_API int rkv_snapshot_begin(struct rkv_client *client, const char *name,
+			       struct rkv_snapshot *ret_snapshot);
+
+/*
+ * How the snapshot with this number is going, or how it ended; 0: the latest. Outcome: NOT_FOUND:
+ * several others were begun since. Failures: CONN, TIMEOUT, INVALID.
+ */
+RKV_API int rkv_snapshot_look(struct rkv_client *client, uint32_t number,
+			      struct rkv_snapshot *ret_snapshot);
+
 /* A message to the server and back. Failures: CONN, TIMEOUT. */
 RKV_API int rkv_ping(struct rkv_client *client);
 

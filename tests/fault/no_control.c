@@ -39,3 +39,15 @@ control_stats(struct rkv_client *client, char *text, size_t text_len, size_t *re
 	(void)deadline_ns;
 	return ERR_CONN;
 }
+
+int
+control_snapshot(struct rkv_client *client, const char *name, uint32_t number,
+		 struct wire_snapshot_state *ret_state, int64_t deadline_ns)
+{
+	(void)client;
+	(void)name;
+	(void)number;
+	(void)ret_state;
+	(void)deadline_ns;
+	return ERR_CONN;
+}

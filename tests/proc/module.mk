@@ -38,3 +38,6 @@ proc_TESTS += tests/proc/test_peers
 san_TESTS += tests/proc/test_peers
 test_peers_EXTRA := tests/proc/proc.c tests/proc/raw.c tests/fabric/fake_verbs.c \
 	tests/fabric/fake_cm.c
+proc_TESTS += tests/proc/test_snapshot
+san_TESTS += tests/proc/test_snapshot
+test_snapshot_EXTRA := $(load_EXTRA) tests/proc/raw.c

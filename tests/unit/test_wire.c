@@ -41,10 +41,10 @@ static void
 test_types(void **state)
 {
 	static const enum wire_type types[] = {
-		WIRE_HELLO,    WIRE_WELCOME,    WIRE_REFUSED, WIRE_JOIN,
-		WIRE_JOINED,   WIRE_KEEPALIVE,  WIRE_STAMP,   WIRE_RELINK,
-		WIRE_RELINKED, WIRE_RENEW,      WIRE_RENEWED, WIRE_LEAVE,
-		WIRE_STATS,    WIRE_STATS_TEXT, WIRE_PING,    WIRE_PONG,
+		WIRE_HELLO,     WIRE_WELCOME,  WIRE_REFUSED,        WIRE_JOIN,       WIRE_JOINED,
+		WIRE_KEEPALIVE, WIRE_STAMP,    WIRE_RELINK,         WIRE_RELINKED,   WIRE_RENEW,
+		WIRE_RENEWED,   WIRE_LEAVE,    WIRE_STATS,          WIRE_STATS_TEXT, WIRE_PING,
+		WIRE_PONG,      WIRE_SNAPSHOT, WIRE_SNAPSHOT_STATE,
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -201,14 +201,52 @@ test_keepalive(void **state)
 		     "0100000000000000");
 }
 
+static void
+test_snapshot(void **state)
+{
+	struct wire_snapshot ask = {
+		.header = HEADER(WIRE_SNAPSHOT, ask),
+		.number = UINT32_C(0x01020304),
+		.name = "name",
+	};
+	struct wire_snapshot_state m = {
+		.header = HEADER(WIRE_SNAPSHOT_STATE, m),
+		.code = -10,
+		.number = UINT32_C(0x01020304),
+		.phase = WIRE_SNAPSHOT_FAILED,
+		.permille = UINT32_C(0x11121314),
+		.n_records = UINT64_C(0x2122232425262728),
+		.n_bytes = UINT64_C(0x3132333435363738),
+		.n_unreadable = UINT64_C(0x4142434445464748),
+		.n_ms = UINT64_C(0x5152535455565758),
+		.name = "name",
+		.reason = "why",
+	};
+	const unsigned char *bytes = (const unsigned char *)&m;
+	(void)state;
+	golden_check(&ask, 28, "524b56430100110098000000" REQUEST_HEX "04030201000000006e616d65");
+	golden_check_zero((const unsigned char *)&ask + 28, sizeof(ask) - 28);
+	golden_check(bytes, 64,
+		     "524b56430100120050020000" REQUEST_HEX "f6ffffff040302010300000014131211"
+		     "2827262524232221"
+		     "3837363534333231"
+		     "4847464544434241"
+		     "5857565554535251");
+	assert_memory_equal(bytes + 64, "name", 5);
+	golden_check_zero(bytes + 68, 124);
+	assert_memory_equal(bytes + 192, "why", 4);
+	golden_check_zero(bytes + 195, sizeof(m) - 195);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_version), cmocka_unit_test(test_types),
-		cmocka_unit_test(test_hello),   cmocka_unit_test(test_welcome),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_join),
-		cmocka_unit_test(test_session), cmocka_unit_test(test_keepalive),
+		cmocka_unit_test(test_version),  cmocka_unit_test(test_types),
+		cmocka_unit_test(test_hello),    cmocka_unit_test(test_welcome),
+		cmocka_unit_test(test_refused),  cmocka_unit_test(test_join),
+		cmocka_unit_test(test_session),  cmocka_unit_test(test_keepalive),
+		cmocka_unit_test(test_snapshot),
 	};
 	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
 }
