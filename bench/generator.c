@@ -283,23 +283,12 @@ remainder_of(uint64_t hash, uint64_t n, uint64_t inverse)
 }
 
 static uint64_t
-next_hash(const struct gen_keys *keys, struct gen_random *random)
-{
-	return gen_fnvhash64(gen_zipfian_next(&keys->zipfian, random));
-}
-
-/* The hash of the next choice is begun with this one: the processor works on both at a time. */
-static uint64_t
 next_scrambled(struct gen_keys *keys, struct gen_random *random, uint64_t last)
 {
 	uint64_t number;
-	if (!keys->has_ahead)
-		keys->ahead = next_hash(keys, random);
-	keys->has_ahead = true;
 	do {
-		number = keys->first +
-			 remainder_of(keys->ahead, keys->n_choices, keys->choices_inverse);
-		keys->ahead = next_hash(keys, random);
+		uint64_t hash = gen_fnvhash64(gen_zipfian_next(&keys->zipfian, random));
+		number = keys->first + remainder_of(hash, keys->n_choices, keys->choices_inverse);
 	} while (number > last);
 	return number;
 }

@@ -7,7 +7,6 @@
 #ifndef RKV_BENCH_GENERATOR_H
 #define RKV_BENCH_GENERATOR_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /* ---- Random numbers (xoshiro256**) ---- */
@@ -117,8 +116,6 @@ struct gen_keys {
 	uint64_t choices_inverse; /* 2^64 / n_choices, rounded down */
 	uint64_t n_hot;           /* hotspot */
 	double mean;              /* exponential: distance from the newest key */
-	uint64_t ahead;           /* zipfian: hash of the next choice */
-	bool has_ahead;
 	struct gen_zipfian zipfian;
 };
 

@@ -16,7 +16,7 @@ ROUNDS=${ROUNDS:-5}
 SPAN=${SPAN:-1}
 THREADS=${THREADS:-1}
 VALUE=1000
-RECORDS=10000
+RECORDS=100000 # with their values more than caches hold, as a remote memory is
 PEER_CONNECTIONS=32 # with one each, the peers would mostly wait for the kernel
 PORT=${PORT:-17440} # and the ones behind it
 
@@ -200,6 +200,17 @@ parse_memcaslap()
 	awk '/^Run time:/ { print $5 "," $7 ",," }'
 }
 
+# The keys that redis-benchmark will ask for: it does not store them itself.
+redis_load()
+{
+	awk -v n=$RECORDS -v len=$VALUE 'BEGIN {
+		value = sprintf("%*s", len, "")
+		for (i = 0; i < n; i++)
+			printf "SET key:%012d \"%s\"\r\n", i, value
+	}' | redis-cli -p "${PORTS[redis]}" --pipe >"$DIR/said" 2>&1 ||
+		fail "loading redis: $(cat "$DIR/said")"
+}
+
 redis_run()
 {
 	local operation=$1 command=get
@@ -248,7 +259,7 @@ workloads()
 # A server for each size: what smaller values left would be in the way of larger ones.
 value_sizes()
 {
-	local fabric size
+	local fabric size all=$RECORDS
 	for fabric in $FABRICS; do
 		for size in 16 64 256 1024 4096 16384 65536 262144 1048576; do
 			RECORDS=$((size * 10000 > 67108864 ? 67108864 / size : 10000))
@@ -259,7 +270,7 @@ value_sizes()
 			raw sizes $size "$fabric" GET --value-size $size
 			raw sizes $size "$fabric" UPDATE --value-size $size
 		done
-		RECORDS=10000
+		RECORDS=$all
 		stop "$fabric" && start_rkv "$fabric"
 		load "$fabric"
 	done
@@ -341,6 +352,7 @@ start_peer memcached memcached -l 127.0.0.1 -p "${PORTS[memcached]}" -U 0 -t 1 -
 	-u "$(id -un)"
 start_peer redis redis-server --bind 127.0.0.1 --port "${PORTS[redis]}" --save '' \
 	--appendonly no --dir "$DIR"
+redis_load
 for ((round = 1; round <= ROUNDS; round++)); do
 	for experiment in beside_peers workloads cold_and_warm rates threads_and_depth; do
 		say "round $round of $ROUNDS: $experiment"

@@ -96,7 +96,7 @@ peers_section()
 
 ## Beside others
 
-1,000-byte values, 10,000 records, one client thread. rkv and the bare fabric (raw: the work
+1,000-byte values, 100,000 records, one client thread. rkv and the bare fabric (raw: the work
 requests of a warm GET or UPDATE, nothing else) have one operation in flight; memcached and redis
 have 32 connections over loopback, as with one they would mostly wait for the kernel. What a core
 can do is one second over the processor time of *client and server together* for an operation; where
@@ -113,7 +113,7 @@ END
 
 workloads_section()
 {
-	printf '\n## YCSB workloads\n\nYCSB distributions, 1,000-byte values, 10,000 records; an '
+	printf '\n## YCSB workloads\n\nYCSB distributions, 1,000-byte values, 100,000 records; an '
 	printf 'update writes the whole value; a read-modify-write (f) is a get and a '
 	printf 'compare-and-swap. Latencies are of the last kind of the mix.\n\n'
 	table workloads | rates_table
