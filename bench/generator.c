@@ -271,8 +271,8 @@ gen_keys_init(struct gen_keys *keys, const struct gen_choice *choice, uint64_t f
 }
 
 /*
- * hash % n by the inverse of n, 2^64 / n rounded down: the quotient is right or one too small, and a
- * division would take as long as all the rest of a choice.
+ * hash % n by the inverse of n, 2^64 / n rounded down: the quotient is right or one too small, and
+ * a division would take as long as all the rest of a choice.
  */
 static inline uint64_t
 remainder_of(uint64_t hash, uint64_t n, uint64_t inverse)

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Installs what is missing to build rkv (`deps.sh build`), to run its tests (`deps.sh build test`)
-# and those in a virtual machine too (`deps.sh build test vm`), for the benchmark beside other stores
-# (`deps.sh build bench`), and to check metrics with promtool (`deps.sh metrics`), with apt-get on
-# Debian and Ubuntu; elsewhere it names what is missing. If nothing is, it does nothing and needs no
-# rights. It never asks. `deps.sh --check ...` only names what is missing, and fails if anything is.
+# and those in a virtual machine too (`deps.sh build test vm`), for the benchmark beside other
+# stores (`deps.sh build bench`), and to check metrics with promtool (`deps.sh metrics`), with
+# apt-get on Debian and Ubuntu; elsewhere it names what is missing. If nothing is, it does nothing
+# and needs no rights. It never asks. `deps.sh --check ...` only names what is missing, and fails
+# if anything is.
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 
