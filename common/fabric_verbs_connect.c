@@ -267,11 +267,14 @@ verbs_connect_with(struct fab_region *region, const struct fab_ticket *ticket, u
 	struct verbs_region *r = (struct verbs_region *)region;
 	struct verbs_endpoint *ep;
 	if (atomic_load_explicit(&r->severed, memory_order_acquire)) {
-		snprintf(reason, VERBS_REASON_MAX, "the server is gone");
+		snprintf(reason, VERBS_REASON_MAX,
+			 "the server is gone, and its region with it: ask the "
+			 "server for a new one once it is back");
 		return ERR_CONN;
 	}
 	if (depth == 0 || depth > DEPTH_MAX) {
-		snprintf(reason, VERBS_REASON_MAX, "a depth of %u is not possible", depth);
+		snprintf(reason, VERBS_REASON_MAX,
+			 "%u batches in flight are asked for: it may be 1 to %u", depth, DEPTH_MAX);
 		return ERR_INVALID;
 	}
 	int error = endpoint_new(r, depth, &ep);

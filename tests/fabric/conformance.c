@@ -5,10 +5,15 @@
  */
 #include "tests/fabric/conformance.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,6 +106,17 @@ conf_child_succeeds(int (*child)(void *), void *arg)
 	if (WEXITSTATUS(status) == 77)
 		skip();
 	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int
+conf_filter(struct sock_filter *filter, size_t n)
+{
+	struct sock_fprog program = {(unsigned short)n, filter};
+	if (!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	    !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return 0;
+	dprintf(STDOUT_FILENO, "# skipped: no system call filter (seccomp): %s\n", strerror(errno));
+	return -1;
 }
 
 /* What most tests work with: a pair, and registered local memory. */

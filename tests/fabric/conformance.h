@@ -38,6 +38,13 @@ int conf_in_child(int (*child)(void *), void *arg);
 /* It has to return 0; 77: what it needs is not there, as it has said, and the test is skipped. */
 void conf_child_succeeds(int (*child)(void *), void *arg);
 
+/*
+ * From now on system calls of this thread pass this filter of n instructions. -1: there are no
+ * filters here, which it says at once, as such children do not flush what they print.
+ */
+struct sock_filter;
+int conf_filter(struct sock_filter *filter, size_t n);
+
 /* Operations with one piece. */
 struct fab_op conf_read(uint64_t roff, void *local, uint32_t len, uint32_t key);
 struct fab_op conf_write(uint64_t roff, void *local, uint32_t len, uint32_t key);
