@@ -124,6 +124,7 @@ open_target(struct bench *bench)
 	bool has_long_keys = options->trace_path || workload->sizes.kind == SIZES_ETC;
 	struct target_config config = {
 		.server = options->server,
+		.fabric = options->fabric,
 		.depth = (uint32_t)options->depth,
 		.timeout_ms = (uint32_t)options->timeout_ms,
 		.cache_bytes = options->cache_bytes,
@@ -132,7 +133,7 @@ open_target(struct bench *bench)
 	};
 	struct raw_config raw = {
 		.kind = options->raw_kind,
-		.place = options->raw_place,
+		.place = {options->fabric, options->rdma_address},
 		.n_records = workload->n_records,
 		.value_size = workload->sizes.value_len,
 	};

@@ -90,7 +90,7 @@ struct named_option {
 
 static const struct named_option texts[] = {
 	{"--server", offsetof(struct options, server)},
-	{"--rdma-address", offsetof(struct options, raw_place.rdma_address)},
+	{"--rdma-address", offsetof(struct options, rdma_address)},
 	{"--trace", offsetof(struct options, trace_path)},
 	{"--json", offsetof(struct options, json_path)},
 	{"--csv", offsetof(struct options, csv_path)},
@@ -117,7 +117,6 @@ struct said {
 	bool file;
 	bool records;
 	bool operations;
-	bool fabric;
 	bool cas;
 };
 
@@ -170,9 +169,9 @@ static int
 apply_fabric(const char *text, struct options *options)
 {
 	int fabric;
-	int code = options_word("--fabric", raw_fabric_names, RAW_FABRICS, text, &fabric);
+	int code = options_word("--fabric", target_fabrics, TARGET_FABRICS, text, &fabric);
 	if (code == OPTIONS_GO)
-		options->raw_place.fabric = (enum raw_fabric)fabric;
+		options->fabric = (enum rkv_fabric)fabric;
 	return code;
 }
 
@@ -226,7 +225,6 @@ apply_word(int option, const char *text, struct options *options, struct said *s
 	case OPTION_RAW:
 		return apply_raw(text, options);
 	case OPTION_FABRIC:
-		said->fabric = true;
 		return apply_fabric(text, options);
 	case OPTION_CAS:
 		said->cas = true;
@@ -320,8 +318,6 @@ contradiction(const struct options *options, const struct said *said)
 		{said->cas && options->blind, "--cas and --blind exclude each other"},
 		{options->verify && !options->trace_path && is_short,
 		 "--verify needs a --value-size of 24 or more, for what tells values apart"},
-		{said->fabric && !options->raw,
-		 "--fabric is for --raw; which one a server is reached by, it says itself"},
 		{options->rate > 0 && !options->run, "--rate is for --run"},
 		{options->json_path && options->csv_path && strcmp(options->json_path, "-") == 0 &&
 			 strcmp(options->csv_path, "-") == 0,
@@ -342,8 +338,7 @@ raw_contradiction(const struct options *options, const struct said *said)
 		 "--raw needs --sizes fixed"},
 		{options->raw && options->workload.sizes.value_len == 0,
 		 "--raw needs a --value-size of 1 or more"},
-		{options->raw_place.rdma_address &&
-			 !(options->raw && options->raw_place.fabric == RAW_VERBS),
+		{options->rdma_address && !(options->raw && options->fabric == RKV_FABRIC_VERBS),
 		 "--rdma-address is for --raw with --fabric verbs"},
 		{options->idle && options->verify, "--idle has no values to --verify"},
 	};
@@ -461,6 +456,8 @@ finish(struct options *options, const struct said *said)
 		if (!said->operations)
 			workload->n_operations = 0;
 	}
+	if (options->raw && options->fabric == RKV_FABRIC_AUTO)
+		options->fabric = RKV_FABRIC_SHM;
 	if (said->distribution >= 0)
 		workload->choice.distribution = (enum gen_distribution)said->distribution;
 	if (said->records || workload->next_insert == 0)

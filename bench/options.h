@@ -26,9 +26,10 @@ struct options {
 	uint64_t cache_bytes;
 	uint64_t time_max_s; /* 0: no limit */
 	enum raw_kind raw_kind;
-	struct raw_place raw_place;
-	bool raw;  /* the bare fabric instead of a server */
-	bool idle; /* nothing instead of a server */
+	enum rkv_fabric fabric;   /* raw: not RKV_FABRIC_AUTO */
+	const char *rdma_address; /* raw: "host" or "host:port"; NULL: the first usable device */
+	bool raw;                 /* the bare fabric instead of a server */
+	bool idle;                /* nothing instead of a server */
 	bool load;
 	bool run;
 	bool blind;

@@ -44,8 +44,6 @@ const char *const raw_titles[RAW_KINDS] = {
 	[RAW_FAA] = "raw faa",   [RAW_GET] = "raw get",     [RAW_UPDATE] = "raw update",
 };
 
-const char *const raw_fabric_names[RAW_FABRICS] = {[RAW_SHM] = "shm", [RAW_VERBS] = "verbs"};
-
 /* Where the operations of a kind point; what they point to is of these lengths. */
 struct recipe {
 	unsigned n_ops;
@@ -371,7 +369,7 @@ target_open_raw(const struct target_config *config, const struct raw_config *raw
 	if (raw == NULL)
 		return ERR_NOMEM;
 	raw->target = (struct target){
-		.name = raw_fabric_names[raw_config->place.fabric],
+		.name = target_fabrics[raw_config->place.fabric],
 		.session_open = open_session,
 		.session_close = close_session,
 		.submit = submit,

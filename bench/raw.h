@@ -13,13 +13,9 @@ enum raw_kind { RAW_READ, RAW_WRITE, RAW_CAS, RAW_FAA, RAW_GET, RAW_UPDATE };
 extern const char *const raw_kind_names[RAW_KINDS]; /* "get" */
 extern const char *const raw_titles[RAW_KINDS];     /* "raw get" */
 
-enum raw_fabric { RAW_SHM, RAW_VERBS };
-#define RAW_FABRICS 2
-extern const char *const raw_fabric_names[RAW_FABRICS];
-
 /* Where the memory is served. */
 struct raw_place {
-	enum raw_fabric fabric;
+	enum rkv_fabric fabric;   /* not RKV_FABRIC_AUTO */
 	const char *rdma_address; /* verbs: "host" or "host:port"; NULL: the first usable device */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A thread waits for who comes to fetch the memory; when all have come it sleeps, as on every
- * fabric the near side's CPU or the device moves the bytes.
+ * A thread waits for who comes to fetch the memory; when all have come it sleeps, as the near
+ * side's CPU, the device or a responder moves the bytes.
  */
 #include "bench/raw_region.h"
 
@@ -17,6 +17,7 @@
 
 #include "common/err.h"
 #include "common/fabric_shm.h"
+#include "common/fabric_tcp.h"
 #include "common/fabric_verbs.h"
 #include "common/net.h"
 #include "common/pool.h"
@@ -31,6 +32,7 @@ struct raw_region {
 	struct verbs_device *device; /* verbs */
 	struct verbs_server *server; /* verbs */
 	struct verbs_events events;  /* verbs */
+	struct tcp_server *tcp;      /* tcp */
 	struct fab_offer offer;
 	int fd; /* readable when serve has something to do */
 	int stop_fd;
@@ -173,9 +175,77 @@ verbs_near(const struct raw_region *region, struct fab **ret_fab)
 	return verbs_open_fabric(region->log, ret_fab);
 }
 
-static const struct region_driver drivers[RAW_FABRICS] = {
-	[RAW_SHM] = {shm_listen, shm_serve, shm_unlisten, shm_near},
-	[RAW_VERBS] = {verbs_listen, verbs_serve, verbs_unlisten, verbs_near},
+/* ---- TCP ---- */
+
+static int
+admit_tcp(void *arg, const struct wire_cm_request *request, struct tcp_peer *peer,
+	  char reason[sizeof(((struct wire_cm_reject *)NULL)->reason)])
+{
+	const struct raw_region *region = arg;
+	(void)peer;
+	if (memcmp(request->token, region->offer.token, sizeof(request->token)) == 0)
+		return 0;
+	snprintf(reason, sizeof(((struct wire_cm_reject *)NULL)->reason),
+		 "this memory is a benchmark's");
+	return ERR_PERM;
+}
+
+static void
+lost_tcp(void *arg, struct tcp_peer *peer)
+{
+	(void)arg;
+	(void)peer;
+}
+
+/* One responder, as one thread runs the benchmark by default. */
+static int
+tcp_listen(struct raw_region *region, const struct raw_place *place)
+{
+	const struct net_address address = {.host = "127.0.0.1"};
+	const struct tcp_events events = {admit_tcp, lost_tcp, region};
+	const struct tcp_options options = {.n_responders = 1, .stall_ms = LIMIT_TCP_STALL_MS};
+	char reason[TCP_REASON_MAX];
+	struct net_address bound;
+	(void)place;
+	if (getrandom(region->offer.token, sizeof(region->offer.token), 0) < 0)
+		return ERR_NOMEM;
+	int r = net_listen(&address, BACKLOG, &region->fd, &bound, reason);
+	if (r == 0)
+		r = tcp_server_create(pool_base(region->pool), region->offer.len, &events, &options,
+				      &region->tcp, reason);
+	if (r) {
+		log_line(region->log, LOG_ERROR, "%s", reason);
+		return r;
+	}
+	tcp_server_offer(region->tcp, &region->offer);
+	net_format(&bound, region->offer.tcp_address);
+	return 0;
+}
+
+static void
+tcp_serve(struct raw_region *region)
+{
+	tcp_server_accept(region->tcp, region->fd);
+}
+
+static void
+tcp_unlisten(struct raw_region *region)
+{
+	if (region->fd >= 0)
+		close(region->fd);
+	tcp_server_destroy(region->tcp);
+}
+
+static int
+tcp_near(const struct raw_region *region, struct fab **ret_fab)
+{
+	return tcp_open_fabric(region->log, ret_fab);
+}
+
+static const struct region_driver drivers[] = {
+	[RKV_FABRIC_SHM] = {shm_listen, shm_serve, shm_unlisten, shm_near},
+	[RKV_FABRIC_VERBS] = {verbs_listen, verbs_serve, verbs_unlisten, verbs_near},
+	[RKV_FABRIC_TCP] = {tcp_listen, tcp_serve, tcp_unlisten, tcp_near},
 };
 
 /* ---- Any fabric ---- */

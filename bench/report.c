@@ -38,7 +38,7 @@ report_place(const struct options *options)
 {
 	if (options->idle)
 		return "nothing";
-	return options->raw ? raw_fabric_names[options->raw_place.fabric] : options->server;
+	return options->raw ? target_fabrics[options->fabric] : options->server;
 }
 
 double

@@ -12,8 +12,12 @@
 
 #include "client/include/rkv.h"
 
+#define TARGET_FABRICS 4
+extern const char *const target_fabrics[TARGET_FABRICS]; /* by enum rkv_fabric: "auto" */
+
 struct target_config {
-	const char *server; /* rkv */
+	const char *server;     /* rkv */
+	enum rkv_fabric fabric; /* rkv */
 	uint32_t depth;
 	uint32_t timeout_ms;
 	uint64_t cache_bytes; /* rkv: of each session */

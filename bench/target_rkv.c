@@ -5,6 +5,13 @@
 
 #include "bench/target.h"
 
+const char *const target_fabrics[TARGET_FABRICS] = {
+	[RKV_FABRIC_AUTO] = "auto",
+	[RKV_FABRIC_VERBS] = "verbs",
+	[RKV_FABRIC_SHM] = "shm",
+	[RKV_FABRIC_TCP] = "tcp",
+};
+
 struct rkv_target {
 	struct target target;
 	struct rkv_client *client;
@@ -121,6 +128,7 @@ target_open_rkv(const struct target_config *config, struct target **ret_target)
 	options.op_timeout_ms = config->timeout_ms;
 	options.depth = config->depth;
 	options.cache_bytes = config->cache_bytes;
+	options.fabric = config->fabric;
 	options.log = config->log;
 	int code = rkv_open(config->server, &options, &self->client);
 	if (code < 0) {

@@ -87,6 +87,7 @@ check_options(const struct rkv_client *client)
 		{"depth", o->depth, 1, LIMIT_DEPTH_MAX},
 		{"log_level", o->log_level, RKV_LOG_ERROR, RKV_LOG_DEBUG},
 		{"strict_insert", o->strict_insert, 0, 1},
+		{"fabric", o->fabric, RKV_FABRIC_AUTO, RKV_FABRIC_TCP},
 		{"cache_bytes", o->cache_bytes, 0, BYTES_MAX},
 		{"arena_bytes", o->arena_bytes, 0, BYTES_MAX},
 	};
@@ -587,6 +588,14 @@ rkv_snapshot_look(struct rkv_client *client, uint32_t number, struct rkv_snapsho
 	if (!client || client_is_forked(client) || !ret_snapshot)
 		return RKV_E_INVALID;
 	return ask_snapshot(client, "", number, ret_snapshot);
+}
+
+const char *
+rkv_fabric(const struct rkv_client *client)
+{
+	if (!client || client_is_forked(client))
+		return NULL;
+	return client->fab->driver->name;
 }
 
 int

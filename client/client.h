@@ -41,7 +41,7 @@ struct rkv_client {
 	struct net_address server;
 	char server_text[NET_TEXT_MAX]; /* for people */
 	const uint32_t *not_forked; /* a page that the kernel wipes in a forked child: 0 there */
-	struct log fabric_log;      /* of the verbs fabric; it ends up in log: client/hello.c */
+	struct log fabric_log;      /* of the fabric; it ends up in log: client/hello.c */
 	struct fab *fab;
 	struct stamps stamps;
 	_Atomic(struct buffer_list *) buffers; /* [BUFFERS]: read without a lock */

@@ -4,8 +4,10 @@
  *
  *   TCP connect . HELLO -> . <- WELCOME . shm: token -> unix socket, <- memfd . READ superblock
  *                                         verbs: token -> RDMA connection
+ *                                         tcp: token -> a second connection
  *
- * A server offers one of the two, [ONE-AGENT].
+ * A server offers verbs, or shm and tcp, [ONE-AGENT]. Where the pool cannot be mapped although this
+ * is the server's host (a container), tcp serves.
  *
  * The WELCOME and the superblock say the same things twice, once from the server's memory and once
  * from the region's: both must agree, or what was reached is not what was offered.
@@ -21,6 +23,7 @@
 
 #include "common/err.h"
 #include "common/fabric_shm.h"
+#include "common/fabric_tcp.h"
 #include "common/fabric_verbs.h"
 
 /* ---- The message ---- */
@@ -52,7 +55,8 @@ check_welcome(const struct wire_welcome *w, char reason[NET_REASON_MAX])
 		return rc;
 	const char *wrong = NULL;
 	if (!is_terminated(w->unix_path, sizeof(w->unix_path)) ||
-	    !is_terminated(w->verbs_address, sizeof(w->verbs_address)))
+	    !is_terminated(w->verbs_address, sizeof(w->verbs_address)) ||
+	    !is_terminated(w->tcp_address, sizeof(w->tcp_address)))
 		wrong = "an address without an end";
 	else if (w->n_regions != 1)
 		wrong = "another number of regions than one";
@@ -120,7 +124,7 @@ exchange(struct channel *channel, const unsigned char boot_id[WIRE_BOOT_ID_LEN],
 /* While the fabric works for a hello, in the hello's thread: where its complaint goes to. */
 static _Thread_local char *hearing;
 
-/* The log of the verbs fabric, which knows causes and remedies. */
+/* The log of the verbs and tcp fabrics, which know causes and remedies. */
 static void
 hear(void *arg, int level, const char *line)
 {
@@ -131,51 +135,133 @@ hear(void *arg, int level, const char *line)
 		log_line(&client->log, (enum log_level)level, "%s", line);
 }
 
-enum kind { KIND_NONE, KIND_SHM, KIND_VERBS };
+/* In the order of preference. */
+enum kind { KIND_VERBS, KIND_SHM, KIND_TCP, KINDS };
 
-static const char *const kind_names[] = {[KIND_SHM] = "shm", [KIND_VERBS] = "verbs"};
+static const struct kind_row {
+	const char *name;
+	uint32_t option; /* enum rkv_fabric */
+} kind_rows[KINDS] = {
+	[KIND_VERBS] = {"verbs", RKV_FABRIC_VERBS},
+	[KIND_SHM] = {"shm", RKV_FABRIC_SHM},
+	[KIND_TCP] = {"tcp", RKV_FABRIC_TCP},
+};
 
-/* How the server can be reached from here. */
-static enum kind
-kind_of(const struct wire_welcome *w, const unsigned char boot_id[WIRE_BOOT_ID_LEN])
+/* What the server has said, and where: in a hello. */
+struct offered {
+	const struct wire_welcome *welcome;
+	bool has[KINDS];
+	char tcp_address[LIMIT_ADDRESS_MAX];
+};
+
+/* Data connections go to the control port, unless the server says something else. */
+static int
+find_tcp_address(const struct wire_welcome *w, int fd, char ret_text[LIMIT_ADDRESS_MAX],
+		 char reason[NET_REASON_MAX])
 {
-	if (w->verbs_address[0])
-		return KIND_VERBS;
-	if (w->unix_path[0] && memcmp(w->boot_id, boot_id, sizeof(w->boot_id)) == 0)
-		return KIND_SHM;
-	return KIND_NONE;
+	struct net_address peer;
+	static_assert(LIMIT_ADDRESS_MAX == NET_TEXT_MAX, "addresses");
+	if (strcmp(w->tcp_address, WIRE_TCP_HERE) != 0) {
+		memcpy(ret_text, w->tcp_address, sizeof(w->tcp_address));
+		return 0;
+	}
+	int rc = net_peer(fd, &peer);
+	if (rc)
+		snprintf(reason, NET_REASON_MAX, "the server closed the connection");
+	else
+		net_format(&peer, ret_text);
+	return rc;
+}
+
+static int
+look_at_offer(const struct wire_welcome *w, const unsigned char boot_id[WIRE_BOOT_ID_LEN], int fd,
+	      struct offered *ret_offered, char reason[NET_REASON_MAX])
+{
+	bool is_verbs = w->verbs_address[0] != '\0'; /* alone, [ONE-AGENT] */
+	bool is_here = memcmp(w->boot_id, boot_id, sizeof(w->boot_id)) == 0;
+	*ret_offered = (struct offered){.welcome = w};
+	ret_offered->has[KIND_VERBS] = is_verbs;
+	ret_offered->has[KIND_SHM] = !is_verbs && is_here && w->unix_path[0];
+	ret_offered->has[KIND_TCP] = !is_verbs && w->tcp_address[0];
+	return find_tcp_address(w, fd, ret_offered->tcp_address, reason);
+}
+
+/* Has the caller, or an earlier hello, decided for another one? */
+static bool
+is_ruled_out(const struct rkv_client *client, enum kind kind)
+{
+	uint32_t option = client->options.fabric;
+	if (option != RKV_FABRIC_AUTO && option != kind_rows[kind].option)
+		return true;
+	return client->fab && strcmp(client->fab->driver->name, kind_rows[kind].name) != 0;
+}
+
+/* The first one from `from` on that is offered and may be used; KINDS: none. */
+static enum kind
+next_kind(const struct rkv_client *client, const struct offered *offered, enum kind from)
+{
+	for (enum kind kind = from; kind < KINDS; kind++)
+		if (offered->has[kind] && !is_ruled_out(client, kind))
+			return kind;
+	return KINDS;
+}
+
+static int
+explain_no_kind(const struct rkv_client *client, const struct offered *offered,
+		char reason[NET_REASON_MAX])
+{
+	char names[64] = "";
+	const char *wanted = "";
+	for (enum kind kind = 0; kind < KINDS; kind++) {
+		if (offered->has[kind])
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+				 names[0] ? " and " : "", kind_rows[kind].name);
+		if (kind_rows[kind].option == client->options.fabric)
+			wanted = kind_rows[kind].name;
+	}
+	if (!names[0])
+		snprintf(reason, NET_REASON_MAX,
+			 "the server is on another machine, and its pool can be mapped on its own "
+			 "host only: start kv-server with --fabric soft, tcp or verbs");
+	else if (client->fab)
+		snprintf(reason, NET_REASON_MAX,
+			 "the server has come back with fabric %s, and this client was opened with "
+			 "%s: close it and open it again",
+			 names, client->fab->driver->name);
+	else
+		snprintf(reason, NET_REASON_MAX,
+			 "fabric %s is asked for, and the server offers only %s here: choose that, "
+			 "or start kv-server with --fabric %s",
+			 wanted, names, wanted);
+	return client->fab ? ERR_VERSION : ERR_CONN;
 }
 
 /* The fabric stays the one the client was opened with: sessions have memory registered there. */
 static int
 open_fabric(struct rkv_client *client, enum kind kind, char reason[NET_REASON_MAX])
 {
-	if (kind == KIND_NONE) {
-		snprintf(reason, NET_REASON_MAX,
-			 "the server is on another machine and offers no RDMA device (kv-server "
-			 "--fabric verbs), and its pool can be mapped on its own host only");
-		return ERR_CONN;
-	}
-	if (client->fab && strcmp(client->fab->driver->name, kind_names[kind]) != 0) {
-		snprintf(reason, NET_REASON_MAX,
-			 "the server has come back with fabric %s, and this client was opened with "
-			 "%s: close it and open it again",
-			 kind_names[kind], client->fab->driver->name);
-		return ERR_VERSION;
-	}
+	int rc = 0;
 	if (client->fab)
 		return 0;
 	client->fabric_log = (struct log){.sink = hear, .arg = client, .max_level = LOG_DEBUG};
-	int rc = kind == KIND_VERBS ? verbs_open_fabric(&client->fabric_log, &client->fab)
-				    : shm_open_fabric(&client->fab);
-	if (rc)
+	switch (kind) {
+	case KIND_VERBS:
+		rc = verbs_open_fabric(&client->fabric_log, &client->fab);
+		break;
+	case KIND_TCP:
+		rc = tcp_open_fabric(&client->fabric_log, &client->fab);
+		break;
+	default:
+		rc = shm_open_fabric(&client->fab);
+	}
+	if (rc && !reason[0])
 		snprintf(reason, NET_REASON_MAX, "no memory is left to open the fabric");
 	return rc;
 }
 
-/* The verbs fabric has said it, and reason is set, unless it did its part. */
+/* These fabrics have said it, and reason is set, unless they did their part. */
 static void
-explain_verbs(int rc, const char *address, char reason[NET_REASON_MAX])
+explain_connected(int rc, const char *address, char reason[NET_REASON_MAX])
 {
 	if (!reason[0])
 		snprintf(reason, NET_REASON_MAX, "cannot read the superblock of the pool at %s%s",
@@ -218,22 +304,25 @@ explain_shm(int rc, const char *path, uint64_t len, char reason[NET_REASON_MAX])
 
 /* What the server wrote is shown as far as it can be. */
 static void
-explain_region(int rc, const struct wire_welcome *w, char reason[NET_REASON_MAX])
+explain_region(int rc, enum kind kind, const struct offered *offered, char reason[NET_REASON_MAX])
 {
-	char text[LIMIT_PATH_MAX];
-	bool is_verbs = w->verbs_address[0] != '\0';
-	channel_text(text, sizeof(text), is_verbs ? w->verbs_address : w->unix_path,
-		     is_verbs ? sizeof(w->verbs_address) : sizeof(w->unix_path));
-	if (is_verbs)
-		explain_verbs(rc, text, reason);
-	else
+	const struct wire_welcome *w = offered->welcome;
+	const char *place = kind == KIND_VERBS ? w->verbs_address
+			    : kind == KIND_TCP ? offered->tcp_address
+					       : w->unix_path;
+	char text[LIMIT_ADDRESS_MAX];
+	channel_text(text, sizeof(text), place, strlen(place));
+	if (kind == KIND_SHM)
 		explain_shm(rc, text, w->region[0].len, reason);
+	else
+		explain_connected(rc, text, reason);
 }
 
 static int
-open_region(struct rkv_client *client, const struct wire_welcome *w, int64_t deadline_ns,
-	    struct fab_region **ret_region, char reason[NET_REASON_MAX])
+open_region(struct rkv_client *client, enum kind kind, const struct offered *offered,
+	    int64_t deadline_ns, struct fab_region **ret_region, char reason[NET_REASON_MAX])
 {
+	const struct wire_welcome *w = offered->welcome;
 	const struct wire_region *r = &w->region[0];
 	struct fab_offer offer = {
 		.region_id = r->region_id,
@@ -247,10 +336,12 @@ open_region(struct rkv_client *client, const struct wire_welcome *w, int64_t dea
 	static_assert(sizeof(offer.token) == sizeof(w->token), "tokens");
 	memcpy(offer.unix_path, w->unix_path, sizeof(offer.unix_path));
 	memcpy(offer.verbs_address, w->verbs_address, sizeof(offer.verbs_address));
+	static_assert(sizeof(offer.tcp_address) == sizeof(offered->tcp_address), "addresses");
+	memcpy(offer.tcp_address, offered->tcp_address, sizeof(offer.tcp_address));
 	memcpy(offer.token, w->token, sizeof(offer.token));
 	int rc = fab_region_open(client->fab, &offer, deadline_ns, ret_region);
 	if (rc)
-		explain_region(rc, w, reason);
+		explain_region(rc, kind, offered, reason);
 	return rc == ERR_AGAIN ? ERR_NOMEM : rc;
 }
 
@@ -296,30 +387,72 @@ check_superblock(const struct layout_superblock *sb, const struct wire_region *o
 	return ERR_CORRUPT;
 }
 
-/* Over verbs this is where the first connection is made. */
-static void
-explain_read(int rc, const struct wire_welcome *w, char reason[NET_REASON_MAX])
-{
-	if (w->verbs_address[0])
-		explain_region(rc, w, reason);
-	else
-		snprintf(reason, NET_REASON_MAX, "cannot read the superblock of the pool");
-}
-
 static int
-read_superblock(struct fab_region *region, const struct wire_welcome *w, int64_t deadline_ns,
-		struct layout *ret_layout, char reason[NET_REASON_MAX])
+read_superblock(struct fab_region *region, enum kind kind, const struct offered *offered,
+		int64_t deadline_ns, struct layout *ret_layout, char reason[NET_REASON_MAX])
 {
 	/* A mapping of its own: registered memory is page-aligned and shares no page. */
 	void *page =
 		mmap(NULL, LAYOUT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int rc = page == MAP_FAILED ? ERR_NOMEM : read_page(region, page, deadline_ns);
-	if (rc)
-		explain_read(rc, w, reason);
+	if (rc && kind == KIND_SHM)
+		snprintf(reason, NET_REASON_MAX, "cannot read the superblock of the pool");
+	else if (rc) /* this is where the first connection is made */
+		explain_region(rc, kind, offered, reason);
 	else
-		rc = check_superblock(page, &w->region[0], ret_layout, reason);
+		rc = check_superblock(page, &offered->welcome->region[0], ret_layout, reason);
 	if (page != MAP_FAILED)
 		munmap(page, LAYOUT_PAGE);
+	return rc;
+}
+
+/* On failure the fabric is open, or not, as it was before. */
+static int
+reach_by(struct rkv_client *client, enum kind kind, const struct offered *offered,
+	 int64_t deadline_ns, struct hello *hello, char reason[NET_REASON_MAX])
+{
+	bool was_open = client->fab != NULL;
+	reason[0] = '\0';
+	hearing = reason;
+	int rc = open_fabric(client, kind, reason);
+	if (!rc)
+		rc = open_region(client, kind, offered, deadline_ns, &hello->region, reason);
+	if (!rc)
+		rc = read_superblock(hello->region, kind, offered, deadline_ns, &hello->layout,
+				     reason);
+	hearing = NULL;
+	if (!rc)
+		return 0;
+	fab_region_close(hello->region);
+	hello->region = NULL;
+	if (!was_open) {
+		fab_close(client->fab);
+		client->fab = NULL;
+	}
+	return rc;
+}
+
+/* Over the first fabric that leads there. Another one is tried only if there is no way over it. */
+static int
+reach(struct rkv_client *client, const struct offered *offered, int64_t deadline_ns,
+      struct hello *hello, char reason[NET_REASON_MAX])
+{
+	char why[NET_REASON_MAX];
+	enum kind kind = next_kind(client, offered, 0);
+	if (kind == KINDS)
+		return explain_no_kind(client, offered, reason);
+	int rc = reach_by(client, kind, offered, deadline_ns, hello, reason);
+	if (rc != ERR_CONN && rc != ERR_PERM)
+		return rc;
+	enum kind other = next_kind(client, offered, kind + 1);
+	if (other == KINDS)
+		return rc;
+	memcpy(why, reason, sizeof(why));
+	log_line(&client->log, LOG_INFO, "fabric %s, as over %s there is no way: %s",
+		 kind_rows[other].name, kind_rows[kind].name, why);
+	rc = reach_by(client, other, offered, deadline_ns, hello, reason);
+	if (rc)
+		log_line(&client->log, LOG_WARN, "neither over %s: %s", kind_rows[kind].name, why);
 	return rc;
 }
 
@@ -332,6 +465,7 @@ shake_hands(struct rkv_client *client, struct channel *channel, int64_t deadline
 {
 	struct hello hello = {0};
 	struct wire_welcome w;
+	struct offered offered;
 	unsigned char boot_id[WIRE_BOOT_ID_LEN];
 	static_assert(WIRE_BOOT_ID_LEN == NET_BOOT_ID_LEN, "boot ids");
 	int rc = net_boot_id(boot_id);
@@ -341,19 +475,11 @@ shake_hands(struct rkv_client *client, struct channel *channel, int64_t deadline
 	}
 	rc = exchange(channel, boot_id, deadline_ns, &w, reason);
 	if (!rc)
-		rc = open_fabric(client, kind_of(&w, boot_id), reason);
+		rc = look_at_offer(&w, boot_id, channel->fd, &offered, reason);
 	if (!rc)
-		reason[0] = '\0';
-	hearing = reason;
-	if (!rc)
-		rc = open_region(client, &w, deadline_ns, &hello.region, reason);
-	if (!rc)
-		rc = read_superblock(hello.region, &w, deadline_ns, &hello.layout, reason);
-	hearing = NULL;
-	if (rc) {
-		fab_region_close(hello.region);
+		rc = reach(client, &offered, deadline_ns, &hello, reason);
+	if (rc)
 		return rc;
-	}
 	hello.region_id = w.region[0].region_id;
 	hello.epoch = w.region[0].epoch;
 	hello.stamp = w.stamp;

@@ -73,7 +73,7 @@ struct fab_offer {
 	uint32_t r_key;
 	char unix_path[108];     /* the socket that hands out the pool (shm) */
 	char verbs_address[64];  /* numeric "host:port" of the RDMA listener (verbs) */
-	char tcp_address[64];    /* numeric "host:port" of the data listener (tcp) */
+	char tcp_address[272];   /* "host:port" that takes data connections (tcp) */
 	unsigned char token[16]; /* one-time: ties this to the control connection */
 };
 

@@ -15,7 +15,6 @@
 
 #include "common/fabric.h"
 #include "common/log.h"
-#include "common/net.h"
 #include "proto/wire.h"
 
 #define TCP_REASON_MAX 768u /* a sentence, NUL included */
@@ -24,9 +23,8 @@
 
 /*
  * Opens this process's side. log outlives the fabric; it has a sentence with cause and remedy for
- * each failure here and in fab_connect, where ERR_AGAIN (> 0) means that the server has no
- * descriptor left. fab_region_open reaches nothing: fab_connect does. Failures: ERR_NOMEM;
- * ERR_PERM, ERR_CONN: this process gets no io_uring.
+ * each failure here and in fab_connect. fab_region_open reaches nothing: fab_connect does.
+ * Failures: ERR_NOMEM; ERR_PERM, ERR_CONN: this process gets no io_uring.
  */
 int tcp_open_fabric(const struct log *log, struct fab **ret_fab);
 
@@ -56,27 +54,38 @@ struct tcp_events {
 };
 
 struct tcp_options {
-	unsigned n_responders;  /* threads; at least 1 */
-	unsigned handshake_ms;  /* who has not said its hello by then is dropped */
-	unsigned stall_ms;      /* who does not take a buffer of replies in this time is dropped */
-	unsigned half_open_max; /* who have not said it; one more, and the oldest is dropped */
+	unsigned n_responders; /* threads; at least 1 */
+	unsigned stall_ms;     /* who does not take a buffer of replies in this time is dropped */
 };
 
 /*
- * Serves len bytes at base, which outlive it, and listens at address (port 0: the kernel chooses).
- * Failures, with a sentence that names cause and remedy: as net_listen; ERR_NOMEM; ERR_PERM,
- * ERR_CONN: there is no io_uring.
+ * Serves len bytes at base, which outlive it. Failures, with a sentence that names cause and
+ * remedy: ERR_NOMEM; ERR_PERM, ERR_CONN: there is no io_uring.
  */
-int tcp_server_create(const struct net_address *address, void *base, size_t len,
-		      const struct tcp_events *events, const struct tcp_options *options,
-		      const struct log *log, struct tcp_server **ret_server,
+int tcp_server_create(void *base, size_t len, const struct tcp_events *events,
+		      const struct tcp_options *options, struct tcp_server **ret_server,
 		      char reason[TCP_REASON_MAX]);
 
 /* Destroys all peers without a word to their owners. NULL is nothing. */
 void tcp_server_destroy(struct tcp_server *server);
 
-/* Fills in base, len, r_key and tcp_address: the address it is bound to. */
+/* Fills in base, len and r_key. */
 void tcp_server_offer(const struct tcp_server *server, struct fab_offer *ret_offer);
+
+/* Bytes of the hello that begins with these len bytes; 0: too few to tell; SIZE_MAX: it is none. */
+size_t tcp_server_measure(const void *bytes, size_t len);
+
+/*
+ * Takes over a connected socket, in blocking mode, from which a whole hello has been received and
+ * nothing more.
+ */
+void tcp_server_take(struct tcp_server *server, int fd, const void *hello);
+
+/*
+ * Accepts a connection, waits for its hello, and takes it over: for who serves nobody else
+ * meanwhile. What does not say a hello is closed.
+ */
+void tcp_server_accept(struct tcp_server *server, int listen_fd);
 
 /* Readable when tcp_server_dispatch has something to do; dispatch never blocks. */
 int tcp_server_fd(const struct tcp_server *server);
@@ -94,14 +103,13 @@ void tcp_peer_destroy(struct tcp_peer *peer);
 
 /* What happened so far. Any thread. */
 struct tcp_counters {
-	uint64_t n_calls;       /* system calls of responders */
-	uint64_t n_frames;      /* batches taken in */
-	uint64_t n_violations;  /* batches that a NIC would have refused */
-	uint64_t n_garbled;     /* connections that sent what is no frame */
-	uint64_t n_stalled;     /* connections that did not take their replies */
-	uint64_t n_turned_away; /* for want of descriptors, or as the oldest half-open ones */
-	uint64_t n_silent;      /* no hello in time */
-	uint64_t n_rejected;    /* a hello that was not one, or that admit refused */
+	uint64_t n_threads;    /* responders */
+	uint64_t n_calls;      /* system calls of theirs */
+	uint64_t n_frames;     /* batches taken in */
+	uint64_t n_violations; /* batches that a NIC would have refused */
+	uint64_t n_garbled;    /* connections that sent what is no frame */
+	uint64_t n_stalled;    /* connections that did not take their replies */
+	uint64_t n_rejected;   /* hellos of another version, or that admit refused */
 };
 void tcp_server_counters(const struct tcp_server *server, struct tcp_counters *ret_counters);
 

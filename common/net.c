@@ -455,22 +455,30 @@ listen_one(const struct addrinfo *a, int backlog, int *ret_fd)
 	return 0;
 }
 
+/* name: getsockname or getpeername. */
 static int
-bound_address(int fd, struct net_address *ret_bound)
+numeric_address(int fd, int (*name)(int, struct sockaddr *, socklen_t *),
+		struct net_address *ret_address)
 {
 	struct sockaddr_storage address;
 	socklen_t len = sizeof(address);
 	char port[8];
-	struct net_address bound = {0};
-	if (getsockname(fd, (struct sockaddr *)&address, &len))
+	struct net_address found = {0};
+	if (name(fd, (struct sockaddr *)&address, &len))
 		return err_from_errno(errno);
-	if (getnameinfo((struct sockaddr *)&address, len, bound.host, sizeof(bound.host), port,
+	if (getnameinfo((struct sockaddr *)&address, len, found.host, sizeof(found.host), port,
 			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
 		return ERR_CONN;
-	int r = parse_port(port, strlen(port), &bound.port);
+	int r = parse_port(port, strlen(port), &found.port);
 	if (!r)
-		*ret_bound = bound;
+		*ret_address = found;
 	return r;
+}
+
+int
+net_peer(int fd, struct net_address *ret_peer)
+{
+	return numeric_address(fd, getpeername, ret_peer) ? ERR_CONN : 0;
 }
 
 int
@@ -488,7 +496,7 @@ net_listen(const struct net_address *address, int backlog, int *ret_fd,
 	lookup_release(l);
 	if (error)
 		return fail_errno(reason, "cannot listen on", address, error);
-	r = bound_address(fd, ret_bound);
+	r = numeric_address(fd, getsockname, ret_bound);
 	if (r) {
 		snprintf(reason, NET_REASON_MAX, "cannot tell the address listened on: %s",
 			 err_str(r));

@@ -58,6 +58,9 @@ int net_connect(const struct net_address *address, int64_t deadline_ns, int *ret
 int net_listen(const struct net_address *address, int backlog, int *ret_fd,
 	       struct net_address *ret_bound, char reason[NET_REASON_MAX]);
 
+/* The numeric address at the other end of a socket. Failure: ERR_CONN. */
+int net_peer(int fd, struct net_address *ret_peer);
+
 /* Waits for poll(2) events on fd. Failures: ERR_TIMEOUT, ERR_CONN. */
 int net_wait(int fd, short events, int64_t deadline_ns);
 

@@ -11,9 +11,8 @@
 
 /*
  * Connects to what the offer names, says the hello, and takes the answer. The socket is
- * non-blocking. ERR_AGAIN (> 0): the server has no descriptor left. Failures: ERR_CONN,
- * ERR_TIMEOUT, ERR_NOMEM, ERR_PERM, ERR_VERSION, ERR_CORRUPT, ERR_INVALID, or the server's own.
- * Whatever but 0 comes with a sentence.
+ * non-blocking. Failures, with a sentence: ERR_CONN, ERR_TIMEOUT, ERR_NOMEM, ERR_PERM, ERR_VERSION,
+ * ERR_CORRUPT, ERR_INVALID, or the server's own.
  */
 int tcp_hello_connect(const struct fab_offer *offer, const struct fab_ticket *ticket,
 		      int64_t deadline_ns, int *ret_fd, struct wire_tcp_accept *ret_accept,

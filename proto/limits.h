@@ -56,13 +56,13 @@
 /* Control connection */
 #define LIMIT_MESSAGE_MAX (UINT32_C(64) << 10) /* bytes of one message, header included */
 #define LIMIT_PATH_MAX 108u                    /* unix socket path, NUL included */
+#define LIMIT_ADDRESS_MAX 272u                 /* "host:port" as text, NUL included */
 #define LIMIT_REASON_MAX 400u                  /* text of a refusal, NUL included */
 #define LIMIT_CLIENTS 4096u                    /* control connections of a server */
 #define LIMIT_SESSIONS 4096u                   /* sessions of one client, and of a server */
 
 /* Data connections of the tcp fabric */
 #define LIMIT_TCP_STALL_MS 10000u /* a peer that does not take its replies is dropped after this */
-#define LIMIT_TCP_HALF_OPEN 256u  /* connections that have not said their hello yet */
 
 /* Client */
 #define LIMIT_DEPTH_MAX 4096u /* operations in flight of one session */

@@ -35,7 +35,7 @@
 #include "proto/limits.h"
 
 #define WIRE_MAGIC UINT32_C(0x43564b52) /* "RKVC" */
-#define WIRE_VERSION 1u
+#define WIRE_VERSION 2u
 #define WIRE_DEFAULT_PORT 7440
 
 enum wire_type {
@@ -161,12 +161,17 @@ struct wire_welcome {
 	uint32_t n_regions; /* 1 */
 	char unix_path[LIMIT_PATH_MAX];
 	char verbs_address[64]; /* "" : no verbs */
+	/* Where data connections go (proto/wire_tcp.h); "": nowhere, no tcp. */
+	char tcp_address[LIMIT_ADDRESS_MAX];
 	uint32_t reserved;
 	struct wire_region region[1];
 };
 static_assert(offsetof(struct wire_welcome, unix_path) == 104, "welcome");
-static_assert(offsetof(struct wire_welcome, region) == 280, "welcome");
-static_assert(sizeof(struct wire_welcome) == 328, "welcome");
+static_assert(offsetof(struct wire_welcome, region) == 552, "welcome");
+static_assert(sizeof(struct wire_welcome) == 600, "welcome");
+
+/* As a tcp_address: where this control connection goes. */
+#define WIRE_TCP_HERE "*"
 
 struct wire_refused {
 	struct wire_header header;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The data connection of the tcp fabric: one for each session, [ONE-QP]. Little endian, reserved
- * fields 0.
+ * fields 0. It goes to the control port: its magic number tells it from a control connection. A
+ * server that cannot take it in at all says so as to anybody there: REFUSED of proto/wire.h.
  *
  *   client                         server
  *   HELLO            ->            whose connection it is
@@ -60,7 +61,7 @@ static_assert(sizeof(struct wire_tcp_accept) == 56, "tcp accept");
 
 struct wire_tcp_reject {
 	struct wire_tcp_header header;
-	int32_t code;     /* of err.h: a failure, or ERR_AGAIN */
+	int32_t code;     /* a failure of err.h */
 	char reason[132]; /* a sentence, NUL-terminated */
 };
 static_assert(sizeof(struct wire_tcp_reject) == 152, "tcp reject");

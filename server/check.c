@@ -5,6 +5,7 @@
  */
 #include "server/check.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
@@ -24,10 +25,14 @@
 
 #define FILES_WANTED (2 * LIMIT_CLIENTS + 64) /* a connection and a pidfd of each client */
 /*
- * The ring, two sockets, an epoll and a spare descriptor for each, the pool, signals and a file of
- * /proc; one client's connection, its unix socket and its pidfd.
+ * The ring, the pool, signals and a file of /proc; one client's connection, its unix socket and its
+ * pidfd. Each listening socket has an epoll and a spare descriptor beside it; each responder a ring
+ * and an eventfd, and they share another.
  */
-#define FILES_MIN 13
+#define FILES_MIN 7u
+#define FILES_OF_LISTENER 3u
+#define FILES_OF_RESPONDER 2u
+#define FILES_TRIED_MAX 256u
 
 #define KEPT_MAX 1024u                   /* of the log, kept */
 #define LOCKED_MORE ((uint64_t)16 << 20) /* registered beside the pool: queues of clients */
@@ -184,27 +189,38 @@ check_locked_memory(struct check *check)
 
 /* ---- Descriptors, addresses, devices ---- */
 
-int
-check_raise_files(char ret_reason[NET_REASON_MAX])
+static unsigned
+files_needed(const struct options *options)
 {
-	int fds[FILES_MIN], n = 0;
+	unsigned n = FILES_MIN + 2 * FILES_OF_LISTENER;
+	if (options->fabric == OPTIONS_VERBS || options->fabric == OPTIONS_SHM)
+		return n;
+	return n + 1 + options->tcp_threads * FILES_OF_RESPONDER;
+}
+
+int
+check_raise_files(const struct options *options, char ret_reason[NET_REASON_MAX])
+{
+	int fds[FILES_TRIED_MAX];
+	unsigned n = 0, n_needed = files_needed(options);
 	struct rlimit limit;
 	getrlimit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
-	while (n < FILES_MIN && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+	assert(n_needed <= FILES_TRIED_MAX);
+	while (n < n_needed && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
 		n++;
 	int error = errno;
-	for (int i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++)
 		close(fds[i]);
-	if (n == FILES_MIN)
+	if (n == n_needed)
 		return 0;
 	snprintf(ret_reason, NET_REASON_MAX,
-		 "only %d file descriptors are left (%s; RLIMIT_NOFILE is %llu) and %d are needed "
+		 "only %u file descriptors are left (%s; RLIMIT_NOFILE is %llu) and %u are needed "
 		 "to "
 		 "start and serve one client: raise the limit (ulimit -n, LimitNOFILE=%u in a "
 		 "systemd unit)",
-		 n, strerror(error), (unsigned long long)limit.rlim_cur, FILES_MIN, FILES_WANTED);
+		 n, strerror(error), (unsigned long long)limit.rlim_cur, n_needed, FILES_WANTED);
 	return ERR_NOMEM;
 }
 
@@ -214,7 +230,7 @@ check_files(struct check *check)
 	char reason[NET_REASON_MAX];
 	struct rlimit limit;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	if (check_raise_files(reason))
+	if (check_raise_files(check->options, reason))
 		say(check, FAIL, "file descriptors", "%s", reason);
 	else if (limit.rlim_max < FILES_WANTED)
 		say(check, WARN, "file descriptors",
@@ -298,7 +314,7 @@ check_rdma(struct check *check)
 		say(check, FAIL, "rdma devices", "%s", line);
 	else
 		say(check, OK, "rdma devices", "%s",
-		    line[0] ? line : "shm, for clients on this host");
+		    line[0] ? line : "none is used, as --fabric says");
 	check->is_verbs = region.device || options_want_verbs(check->options);
 	region_destroy(&region);
 }

@@ -19,6 +19,6 @@ unsigned check_run(const struct options *options, FILE *out);
  * left to start and to serve one client. Failure: ERR_NOMEM, and a sentence with the limit and the
  * remedy.
  */
-int check_raise_files(char ret_reason[NET_REASON_MAX]);
+int check_raise_files(const struct options *options, char ret_reason[NET_REASON_MAX]);
 
 #endif

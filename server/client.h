@@ -26,8 +26,8 @@ struct client {
 	enum wire_role role; /* 0 before the HELLO */
 	bool has_token;      /* it may still be presented: once for the pool, or for each peer */
 	unsigned char token[WIRE_TOKEN_LEN];
-	bool has_looked;         /* at the superblock, over verbs */
-	struct verbs_peer *look; /* for that; NULL: over */
+	bool has_looked;   /* at the superblock, as a peer */
+	struct peer *look; /* for that; NULL: over */
 	int pidfd;
 	struct loop_op gone; /* the pidfd's poll */
 	LIST_ENTRY(client) entry;

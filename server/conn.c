@@ -138,6 +138,17 @@ conn_abort(struct conn *conn)
 	loop_cancel(conn->loop, &conn->send);
 }
 
+int
+conn_hand_over(struct conn *conn, size_t len)
+{
+	int fd = conn->fd;
+	if (conn->in.len != len)
+		return -1;
+	conn->fd = -1;
+	conn_abort(conn);
+	return fd;
+}
+
 /* ---- Sending ---- */
 
 /* Sends what waits; with nothing left, a finishing connection says so to its peer. */

@@ -95,6 +95,12 @@ void conn_finish(struct conn *conn, struct conn_queue *queue);
 /* Closes as soon as nothing is under way. */
 void conn_abort(struct conn *conn);
 
+/*
+ * From the message callback only: the connection closes, but its descriptor lives on as the
+ * caller's. -1: more than this message of len bytes has come.
+ */
+int conn_hand_over(struct conn *conn, size_t len);
+
 /* Frees buffers and the descriptor; for one that is closed, or after the loop has ended. */
 void conn_release(struct conn *conn);
 

@@ -127,7 +127,7 @@ bind_unix_socket(struct program *p)
 {
 	char reason[NET_REASON_MAX];
 	char *path = p->options.socket;
-	if (p->region.device || p->unix_fd >= 0)
+	if (p->region.device || p->unix_fd >= 0 || p->options.fabric == OPTIONS_TCP)
 		return 0;
 	if (!path[0])
 		snprintf(path, sizeof(p->options.socket), "@rkv-%d-%u", (int)getpid(),
@@ -142,7 +142,7 @@ bind_unix_socket(struct program *p)
 static int
 open_region(struct program *p)
 {
-	const struct verbs_events events = peers_events(&p->peers);
+	const struct region_events events = peers_events(&p->peers);
 	int rc = region_choose(&p->region, &p->options, &p->bound, &p->log);
 	if (rc == 0)
 		rc = bind_unix_socket(p);
@@ -162,12 +162,13 @@ say_ready(const struct program *p)
 	char text[NET_TEXT_MAX];
 	net_format(&p->bound, text);
 	region_offer(&p->region, &offer);
+	const char *what = p->region.verbs ? ", address " : p->unix_fd >= 0 ? ", socket " : "";
+	const char *where = p->region.verbs ? offer.verbs_address : p->options.socket;
 	printf("kv-server: ready on %s, pool %" PRIu64 " bytes, %" PRIu64 " chunks of %" PRIu64
-	       " bytes, index %" PRIu64 " slots, fabric %s, %s %.*s\n",
+	       " bytes, index %" PRIu64 " slots, fabric %s%s%.*s\n",
 	       text, layout->region_len, layout->n_chunks, layout->chunk_size,
-	       layout->n_groups * LAYOUT_GROUP_SLOTS, region_fabric(&p->region),
-	       p->region.verbs ? "address" : "socket", LIMIT_PATH_MAX,
-	       p->region.verbs ? offer.verbs_address : p->options.socket);
+	       layout->n_groups * LAYOUT_GROUP_SLOTS, region_fabric(&p->region), what,
+	       what[0] ? LIMIT_PATH_MAX : 0, where);
 	fflush(stdout);
 	notify_send("READY=1");
 }
@@ -176,7 +177,7 @@ static int
 start(struct program *p)
 {
 	char reason[NET_REASON_MAX];
-	int rc = check_raise_files(reason);
+	int rc = check_raise_files(&p->options, reason);
 	if (rc)
 		log_line(&p->log, LOG_ERROR, "%s", reason);
 	else

@@ -16,6 +16,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "proto/wire_tcp.h"
 #include "server/client.h"
 #include "server/service.h"
 #include "server/stats.h"
@@ -165,6 +166,8 @@ welcome(struct client *client, const struct wire_hello *hello)
 	memcpy(answer.verbs_address, offer.verbs_address, sizeof(answer.verbs_address));
 	memcpy(answer.boot_id, service->boot_id, sizeof(answer.boot_id));
 	memcpy(answer.unix_path, service->unix_path, sizeof(answer.unix_path));
+	if (region->tcp)
+		snprintf(answer.tcp_address, sizeof(answer.tcp_address), "%s", WIRE_TCP_HERE);
 	if (client->has_token)
 		memcpy(answer.token, client->token, sizeof(answer.token));
 	conn_send(&client->conn, &answer, sizeof(answer));
@@ -462,6 +465,24 @@ header_is_good(struct client *client, const struct wire_header *header)
 	return false;
 }
 
+/* Does a connection begin as those that carry data over tcp? */
+static bool
+begins_data(const struct client *client, const struct wire_header *header)
+{
+	return header->magic == WIRE_TCP_MAGIC && !client->role && client->service->region->tcp;
+}
+
+/* The connection is none of control: it goes where data is served. */
+static void
+on_data_hello(struct client *client, const void *hello, size_t len)
+{
+	int fd = conn_hand_over(&client->conn, len);
+	if (fd >= 0)
+		tcp_server_take(client->service->region->tcp, fd, hello);
+	else
+		conn_abort(&client->conn); /* it says more before it was answered */
+}
+
 size_t
 messages_measure(struct conn *conn, const void *bytes, size_t len)
 {
@@ -469,6 +490,9 @@ messages_measure(struct conn *conn, const void *bytes, size_t len)
 	const struct wire_header *header = bytes;
 	if (len < sizeof(*header))
 		return 0;
+	size_t data_len = begins_data(client, header) ? tcp_server_measure(bytes, len) : SIZE_MAX;
+	if (data_len != SIZE_MAX)
+		return data_len;
 	if (header_is_good(client, header))
 		return header->len;
 	if (client->role)
@@ -492,7 +516,10 @@ messages_take(struct conn *conn, const void *bytes, size_t len)
 {
 	struct client *client = client_of_conn(conn);
 	const struct wire_header *header = bytes;
-	(void)len;
+	if (header->magic != WIRE_MAGIC) {
+		on_data_hello(client, bytes, len);
+		return;
+	}
 	client->service->n_messages++;
 	if (!count_is_good(header)) {
 		client->service->n_garbage++;

@@ -224,7 +224,7 @@ show_data_connections(const struct visit *v)
 	const struct handout *handout = &v->service->handout;
 	const struct metric metrics[] = {
 		{"peers", "rkv_peers", NULL, G, 0, peers->n,
-		 "Connections that clients have to the pool over verbs."},
+		 "Connections that clients have to the pool over verbs or TCP."},
 		{"peers_admitted", "rkv_peers_admitted_total", NULL, C, 0, peers->n_admitted,
 		 "Such connections that were let in."},
 		{"peers_refused", "rkv_peers_refused_total", NULL, C, 0, peers->n_refused,
@@ -272,6 +272,32 @@ show_snapshots(const struct visit *v)
 	SHOW(v, metrics);
 }
 
+/* All 0 without tcp. */
+static void
+show_tcp(const struct visit *v)
+{
+	struct tcp_counters tcp = {0};
+	if (v->service->region->tcp)
+		tcp_server_counters(v->service->region->tcp, &tcp);
+	const struct metric metrics[] = {
+		{"tcp_threads", "rkv_tcp_threads", NULL, G, 0, tcp.n_threads,
+		 "Threads that serve data connections over TCP."},
+		{"tcp_batches", "rkv_tcp_batches_total", NULL, C, 0, tcp.n_frames,
+		 "Batches of operations that they took in."},
+		{"tcp_calls", "rkv_tcp_system_calls_total", NULL, C, 0, tcp.n_calls,
+		 "System calls that they made."},
+		{"tcp_violations", "rkv_tcp_violations_total", NULL, C, 0, tcp.n_violations,
+		 "Batches refused as a network card would; each ended its connection."},
+		{"tcp_garbled", "rkv_tcp_garbled_total", NULL, C, 0, tcp.n_garbled,
+		 "Connections that sent what is no batch."},
+		{"tcp_stalled", "rkv_tcp_stalled_total", NULL, C, 0, tcp.n_stalled,
+		 "Connections that did not take what they had asked for."},
+		{"tcp_rejected", "rkv_tcp_rejected_total", NULL, C, 0, tcp.n_rejected,
+		 "Connections whose hello was refused."},
+	};
+	SHOW(v, metrics);
+}
+
 void
 metrics_visit(struct service *service, void (*take)(void *arg, const struct metric *metric),
 	      void *arg)
@@ -279,6 +305,7 @@ metrics_visit(struct service *service, void (*take)(void *arg, const struct metr
 	static void (*const subjects[])(const struct visit *v) = {
 		show_process,  show_region, show_chunks,      show_classes,          show_index,
 		show_sessions, show_stamps, show_connections, show_data_connections, show_snapshots,
+		show_tcp,
 	};
 	const struct visit visit = {service, take, arg};
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/err.h"
 #include "common/log.h"
@@ -21,6 +22,8 @@
 #define OPTIONS_RATE_MIN (UINT64_C(64) << 10)
 #define POOL_DEFAULT (UINT64_C(1) << 30)
 #define METRICS_DEFAULT_PORT (WIRE_DEFAULT_PORT + 1)
+#define TCP_THREADS_MAX 64u
+#define TCP_THREADS_DEFAULT_MAX 8u
 #define LINE_SHOWN 64 /* of a bad line or value, in a message */
 #define FILE_LEN_MAX ((size_t)64 << 10)
 #define LINE_LEN_MAX 1024u
@@ -138,15 +141,28 @@ take_huge_pages(struct options *options, const char *value, char *reason)
 	return 0;
 }
 
+static const char *const fabric_words[] = {
+	[OPTIONS_AUTO] = "auto", [OPTIONS_VERBS] = "verbs", [OPTIONS_SOFT] = "soft",
+	[OPTIONS_SHM] = "shm",   [OPTIONS_TCP] = "tcp",
+};
+
 static int
 take_fabric(struct options *options, const char *value, char *reason)
 {
-	static const char *const words[] = {
-		[OPTIONS_AUTO] = "auto", [OPTIONS_VERBS] = "verbs", [OPTIONS_SOFT] = "soft"};
-	int i = FIND_WORD(words, value);
+	int i = FIND_WORD(fabric_words, value);
 	if (i < 0)
-		return invalid(reason, "verbs, soft or auto is wanted");
+		return invalid(reason, "verbs, soft, shm, tcp or auto is wanted");
 	options->fabric = (enum options_fabric)i;
+	return 0;
+}
+
+static int
+take_tcp_threads(struct options *options, const char *value, char *reason)
+{
+	uint64_t n;
+	if (!parse_size(value, &n) || n == 0 || n > TCP_THREADS_MAX)
+		return invalid(reason, "a number from 1 to %u is wanted", TCP_THREADS_MAX);
+	options->tcp_threads = (unsigned)n;
 	return 0;
 }
 
@@ -302,8 +318,12 @@ static const struct option table[] = {
 	 "power of two, 4K to 64M, the largest value; 0: suits the pool, at most 1M", true,
 	 take_chunk_size},
 	{"huge-pages", "no|try|must", "no", "back the pool with huge pages", true, take_huge_pages},
-	{"fabric", "verbs|soft|auto", "auto",
-	 "RDMA, or only clients on this host; auto: RDMA if there is a device", true, take_fabric},
+	{"fabric", "verbs|soft|shm|tcp|auto", "auto",
+	 "verbs: RDMA; shm: only clients on this host; tcp: data over the control port; soft: "
+	 "these two; auto: verbs if there is a device, else soft",
+	 true, take_fabric},
+	{"tcp-threads", "N", "a quarter of the processors",
+	 "threads that serve data connections over tcp, 1 to 64", true, take_tcp_threads},
 	{"rdma-device", "NAME", NULL, "the device for verbs, as `rdma link` shows it", true,
 	 take_rdma_device},
 	{"rdma-address", "HOST[:PORT]", "that of --listen, or the first that a device carries",
@@ -537,6 +557,21 @@ options_want_verbs(const struct options *options)
 	       options->rdma_address.host[0];
 }
 
+bool
+options_are_soft(const struct options *options)
+{
+	return options->fabric != OPTIONS_AUTO && options->fabric != OPTIONS_VERBS;
+}
+
+static unsigned
+default_tcp_threads(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN) / 4;
+	if (n < 1)
+		return 1;
+	return n < (long)TCP_THREADS_DEFAULT_MAX ? (unsigned)n : TCP_THREADS_DEFAULT_MAX;
+}
+
 /* Computes the layout, and so finds out whether the sizes go together. */
 static int
 plan(struct options *options, char *reason)
@@ -565,14 +600,17 @@ options_parse(struct options *options, char *const argv[], char ret_reason[NET_R
 	*options = (struct options){
 		.listen = {.host = "127.0.0.1", .port = WIRE_DEFAULT_PORT},
 		.pool_size = POOL_DEFAULT,
+		.tcp_threads = default_tcp_threads(),
 		.log_level = LOG_INFO,
 	};
 	int rc = take_config_of(options, argv, ret_reason);
 	if (rc == 0)
 		rc = take_arguments(options, argv, ret_reason);
-	if (rc == 0 && options->fabric == OPTIONS_SOFT && options_want_verbs(options))
-		rc = invalid(ret_reason, "--fabric soft uses no RDMA device: leave --rdma-device "
-					 "and --rdma-address out, or choose --fabric verbs");
+	if (rc == 0 && options_are_soft(options) && options_want_verbs(options))
+		rc = invalid(ret_reason,
+			     "--fabric %s uses no RDMA device: leave --rdma-device and "
+			     "--rdma-address out, or choose --fabric verbs",
+			     fabric_words[options->fabric]);
 	if (rc == 0 && options->snapshot_every_s && !options->snapshot_dir[0])
 		rc = invalid(ret_reason, "--snapshot-every needs --snapshot-dir: where to write");
 	if (rc == 0)

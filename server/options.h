@@ -17,7 +17,7 @@
 
 #define OPTIONS_PATH_MAX 1024u
 
-enum options_fabric { OPTIONS_AUTO, OPTIONS_VERBS, OPTIONS_SOFT };
+enum options_fabric { OPTIONS_AUTO, OPTIONS_VERBS, OPTIONS_SOFT, OPTIONS_SHM, OPTIONS_TCP };
 
 enum options_action { OPTIONS_SERVE, OPTIONS_CHECK, OPTIONS_VERSION, OPTIONS_HELP };
 
@@ -30,8 +30,9 @@ struct options {
 	enum pool_huge huge_pages;
 	char socket[LIMIT_PATH_MAX]; /* "": an abstract name of our own */
 	enum options_fabric fabric;
-	char rdma_device[64];                /* "": any */
-	struct net_address rdma_address;     /* host "": chosen; port 0: a free one */
+	char rdma_device[64];            /* "": any */
+	struct net_address rdma_address; /* host "": chosen; port 0: a free one */
+	unsigned tcp_threads;
 	struct net_address metrics_listen;   /* host "": no metrics over HTTP */
 	char restore[OPTIONS_PATH_MAX];      /* a snapshot to begin with; "": empty */
 	char snapshot_dir[OPTIONS_PATH_MAX]; /* "": no snapshots */
@@ -49,6 +50,9 @@ int options_parse(struct options *options, char *const argv[], char ret_reason[N
 
 /* Would a start without verbs be a failure? --fabric says so, or that a device is asked for. */
 bool options_want_verbs(const struct options *options);
+
+/* Is a start with verbs ruled out? */
+bool options_are_soft(const struct options *options);
 
 /* What --help says. */
 void options_help(FILE *out);

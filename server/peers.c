@@ -14,11 +14,14 @@
 /* ---- Cutting off ---- */
 
 static void
-destroy(struct peers *peers, struct verbs_peer **peer)
+destroy(struct peers *peers, struct peer **peer)
 {
 	if (!*peer)
 		return;
-	verbs_peer_destroy(*peer);
+	if (peers->verbs)
+		verbs_peer_destroy((struct verbs_peer *)*peer);
+	else
+		tcp_peer_destroy((struct tcp_peer *)*peer);
 	*peer = NULL;
 	peers->n--;
 }
@@ -44,14 +47,14 @@ peers_cut_client(struct peers *peers, struct client *client)
 void
 peers_expect(struct peers *peers, struct session *session)
 {
-	if (peers->server)
+	if (peers->verbs || peers->tcp)
 		sessions_expect(session);
 }
 
 /* ---- Admitting ---- */
 
 /* Where the connection's peer belongs, or NULL, with a reason. */
-static struct verbs_peer **
+static struct peer **
 place_for(struct peers *peers, const struct wire_cm_request *request, const char **ret_reason)
 {
 	if (!peers->clients) {
@@ -78,12 +81,11 @@ place_for(struct peers *peers, const struct wire_cm_request *request, const char
 }
 
 static int
-admit(void *arg, const struct wire_cm_request *request, struct verbs_peer *peer,
+admit(struct peers *peers, const struct wire_cm_request *request, struct peer *peer,
       char reason[REASON_MAX])
 {
-	struct peers *peers = arg;
 	const char *why;
-	struct verbs_peer **place = place_for(peers, request, &why);
+	struct peer **place = place_for(peers, request, &why);
 	if (!place) {
 		snprintf(reason, REASON_MAX, "%s", why);
 		peers->n_refused++;
@@ -95,10 +97,24 @@ admit(void *arg, const struct wire_cm_request *request, struct verbs_peer *peer,
 	return 0;
 }
 
+static int
+admit_verbs(void *arg, const struct wire_cm_request *request, struct verbs_peer *peer,
+	    char reason[REASON_MAX])
+{
+	return admit(arg, request, (struct peer *)peer, reason);
+}
+
+static int
+admit_tcp(void *arg, const struct wire_cm_request *request, struct tcp_peer *peer,
+	  char reason[REASON_MAX])
+{
+	return admit(arg, request, (struct peer *)peer, reason);
+}
+
 /* ---- Losing ---- */
 
-static struct verbs_peer **
-place_of(struct peers *peers, const struct verbs_peer *peer)
+static struct peer **
+place_of(struct peers *peers, const struct peer *peer)
 {
 	for (uint32_t i = 1; i <= LIMIT_SESSIONS; i++)
 		if (peers->sessions->slot[i].peer == peer)
@@ -114,10 +130,9 @@ place_of(struct peers *peers, const struct verbs_peer *peer)
 
 /* The session goes on: it may be linked again, or leave. */
 static void
-lost(void *arg, struct verbs_peer *peer)
+lost(struct peers *peers, const struct peer *peer)
 {
-	struct peers *peers = arg;
-	struct verbs_peer **place = place_of(peers, peer);
+	struct peer **place = place_of(peers, peer);
 	if (!place)
 		return;
 	*place = NULL;
@@ -125,13 +140,37 @@ lost(void *arg, struct verbs_peer *peer)
 	peers->n_lost++;
 }
 
-struct verbs_events
+static void
+lost_verbs(void *arg, struct verbs_peer *peer)
+{
+	lost(arg, (struct peer *)peer);
+}
+
+static void
+lost_tcp(void *arg, struct tcp_peer *peer)
+{
+	lost(arg, (struct peer *)peer);
+}
+
+struct region_events
 peers_events(struct peers *peers)
 {
-	return (struct verbs_events){.admit = admit, .lost = lost, .arg = peers};
+	return (struct region_events){
+		.verbs = {.admit = admit_verbs, .lost = lost_verbs, .arg = peers},
+		.tcp = {.admit = admit_tcp, .lost = lost_tcp, .arg = peers},
+	};
 }
 
 /* ---- Watching ---- */
+
+static void readable(struct loop_op *op, int result);
+
+static void
+watch(struct peers *peers)
+{
+	int fd = peers->verbs ? verbs_server_fd(peers->verbs) : tcp_server_fd(peers->tcp);
+	loop_poll(peers->loop, &peers->readable, fd, POLLIN, readable);
+}
 
 static void
 readable(struct loop_op *op, int result)
@@ -139,23 +178,25 @@ readable(struct loop_op *op, int result)
 	struct peers *peers = (void *)((char *)op - offsetof(struct peers, readable));
 	if (result == -ECANCELED)
 		return;
-	verbs_server_dispatch(peers->server);
-	loop_poll(peers->loop, op, verbs_server_fd(peers->server), POLLIN, readable);
+	if (peers->verbs)
+		verbs_server_dispatch(peers->verbs);
+	else
+		tcp_server_dispatch(peers->tcp);
+	watch(peers);
 }
 
 void
 peers_start(struct peers *peers)
 {
-	if (peers->server)
-		loop_poll(peers->loop, &peers->readable, verbs_server_fd(peers->server), POLLIN,
-			  readable);
+	if (peers->verbs || peers->tcp)
+		watch(peers);
 }
 
 void
 peers_expire(struct peers *peers, int64_t now_ns)
 {
-	if (!peers->server)
+	if (!peers->verbs)
 		return;
-	verbs_server_dispatch(peers->server); /* the word that one is established may wait there */
-	verbs_server_expire(peers->server, now_ns);
+	verbs_server_dispatch(peers->verbs); /* the word that one is established may wait there */
+	verbs_server_expire(peers->verbs, now_ns);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers: the server's ends of the connections that clients have to the region over verbs. Who may
- * have one is decided here: a connection says by the hello's token which control connection it
- * belongs to, and by its ticket which session. And here they end: a session is cut off before
+ * Peers: the server's ends of the connections that clients have to the region over verbs or tcp.
+ * Who may have one is decided here: a connection says by the hello's token which control connection
+ * it belongs to, and by its ticket which session. And here they end: a session is cut off before
  * anything of it is used again, [DEAD].
  *
  *   HELLO answered          the client may look at the superblock, once
  *   JOIN, RELINK answered   its session may be connected, once
  *   RELINK, LEAVE, a former session named, control connection closed, a session stalls: cut off
  *
- * On a soft fabric there are no peers, and everything here does nothing. Called by the loop.
+ * A server has peers of one kind, [ONE-AGENT]; who maps the pool has none. Called by the loop.
  */
 #ifndef RKV_SERVER_PEERS_H
 #define RKV_SERVER_PEERS_H
@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/fabric_verbs.h"
 #include "common/loop.h"
+#include "server/region.h"
 #include "server/sessions.h"
 
 struct client;
@@ -26,7 +26,8 @@ struct client_list;
 
 struct peers {
 	struct loop *loop;
-	struct verbs_server *server; /* NULL: no verbs */
+	struct verbs_server *verbs; /* NULL: no verbs */
+	struct tcp_server *tcp;     /* NULL: no tcp */
 	struct sessions *sessions;
 	const struct client_list *clients;
 	struct loop_op readable;
@@ -36,8 +37,8 @@ struct peers {
 	uint64_t n_lost; /* ended by themselves */
 };
 
-/* What verbs_server_create is given. Who comes before peers_start is turned away. */
-struct verbs_events peers_events(struct peers *peers);
+/* What region_create is given. Who comes before peers_start is turned away. */
+struct region_events peers_events(struct peers *peers);
 
 /* Begins to admit; what stands above readable is set by the caller. */
 void peers_start(struct peers *peers);

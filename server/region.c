@@ -97,8 +97,8 @@ go_without_verbs(const struct region *region, const struct options *options, int
 			 "fabric verbs: %s; or serve without RDMA: --fabric soft", reason);
 		return rc;
 	}
-	log_line(region->log, LOG_INFO, "fabric shm, for clients on this host; no RDMA: %s",
-		 reason);
+	log_line(region->log, LOG_INFO,
+		 "fabric soft: shm for clients on this host, tcp for others; no RDMA: %s", reason);
 	return 0;
 }
 
@@ -109,7 +109,7 @@ region_choose(struct region *region, const struct options *options,
 	char reason[VERBS_REASON_MAX];
 	memset(region, 0, sizeof(*region));
 	region->log = log;
-	if (options->fabric == OPTIONS_SOFT)
+	if (options_are_soft(options))
 		return 0;
 	int rc = open_device(region, options, listen, reason);
 	if (rc)
@@ -190,32 +190,51 @@ open_verbs(struct region *region, const struct verbs_events *events, char reason
 }
 
 static int
-open_shm(struct region *region)
+open_tcp(struct region *region, unsigned n_threads, const struct tcp_events *events)
+{
+	char reason[TCP_REASON_MAX];
+	const struct tcp_options options = {
+		.n_responders = n_threads,
+		.stall_ms = LIMIT_TCP_STALL_MS,
+	};
+	int rc = tcp_server_create(pool_base(region->pool), region->layout.region_len, events,
+				   &options, &region->tcp, reason);
+	if (rc)
+		log_line(region->log, LOG_ERROR, "fabric tcp: %s", reason);
+	return rc;
+}
+
+/* The server's own endpoint is one of shm, whoever else may map the pool. */
+static int
+open_soft(struct region *region, const struct options *options, const struct tcp_events *events)
 {
 	char reason[VERBS_REASON_MAX];
 	int rc = shm_share_create(region->pool, region->log, &region->share);
 	if (rc)
 		return rc;
+	region->is_mapped = options->fabric != OPTIONS_TCP;
 	rc = open_loopback(region, reason);
 	if (rc)
 		log_line(region->log, LOG_ERROR, "cannot reach the server's own pool: %s", reason);
+	if (rc == 0 && options->fabric != OPTIONS_SHM)
+		rc = open_tcp(region, options->tcp_threads, events);
 	return rc;
 }
 
 /* Over verbs if a device was chosen, and it can. */
 static int
 open_to_clients(struct region *region, const struct options *options,
-		const struct verbs_events *events)
+		const struct region_events *events)
 {
 	char reason[VERBS_REASON_MAX];
 	if (region->device) {
-		int rc = open_verbs(region, events, reason);
+		int rc = open_verbs(region, &events->verbs, reason);
 		if (rc)
 			rc = go_without_verbs(region, options, rc, reason);
 		if (rc || region->verbs)
 			return rc;
 	}
-	return open_shm(region);
+	return open_soft(region, options, &events->tcp);
 }
 
 static int
@@ -234,7 +253,7 @@ map_found(struct region *region)
 
 int
 region_create(struct region *region, const struct options *options,
-	      const struct verbs_events *events)
+	      const struct region_events *events)
 {
 	region->layout = options->layout;
 	int rc = make_identity(region);
@@ -261,6 +280,7 @@ region_create(struct region *region, const struct options *options,
 void
 region_destroy(struct region *region)
 {
+	tcp_server_destroy(region->tcp);
 	close_verbs(region);
 	shm_share_destroy(region->share);
 	pool_destroy(region->pool);
@@ -274,7 +294,11 @@ region_destroy(struct region *region)
 const char *
 region_fabric(const struct region *region)
 {
-	return region->verbs ? "verbs" : "shm";
+	if (region->verbs)
+		return "verbs";
+	if (region->is_mapped && region->tcp)
+		return "soft";
+	return region->tcp ? "tcp" : "shm";
 }
 
 void

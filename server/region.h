@@ -4,13 +4,15 @@
  * to it. The memory is zero where formatting does not write: an empty index, free chunks, a map
  * without marks.
  *
- * Clients reach it either through an RDMA device or by mapping it, never both: the words that they
- * change must have one agent, [ONE-AGENT].
+ * Clients reach it either through an RDMA device, or by CPUs, those that map it (shm) and those
+ * that serve data connections (tcp); never both: the words that they change must have one agent,
+ * [ONE-AGENT].
  */
 #ifndef RKV_SERVER_REGION_H
 #define RKV_SERVER_REGION_H
 
 #include "common/fabric_shm.h"
+#include "common/fabric_tcp.h"
 #include "common/fabric_verbs.h"
 #include "common/log.h"
 #include "common/pool.h"
@@ -22,8 +24,10 @@ struct region {
 	const struct log *log;
 	struct pool *pool;
 	struct shm_share *share;       /* NULL: verbs */
-	struct verbs_device *device;   /* NULL: shm */
+	struct verbs_device *device;   /* NULL: no verbs */
 	struct verbs_server *verbs;    /* likewise */
+	struct tcp_server *tcp;        /* NULL: no tcp */
+	bool is_mapped;                /* clients get the pool, on this host */
 	struct fab_endpoint *loopback; /* for CAS on what clients may change, [ONE-WORD] */
 	uint64_t *found;               /* a page of its own: where a CAS puts what was there */
 	uint32_t found_key;
@@ -36,9 +40,15 @@ struct region {
 	struct restored restored; /* zeroed: it began empty */
 };
 
+/* What the servers of the two kinds of peers are given. */
+struct region_events {
+	struct verbs_events verbs;
+	struct tcp_events tcp;
+};
+
 /*
  * Zeroes a region and decides which fabric it will have: the device that the options ask for, or
- * the first that is fit (listen: where the control port is bound); without one, shm. The log says
+ * the first that is fit (listen: where the control port is bound); without one, soft. The log says
  * what and why. Failures, if the options ask for verbs: as verbs_device_open.
  */
 int region_choose(struct region *region, const struct options *options,
@@ -46,20 +56,19 @@ int region_choose(struct region *region, const struct options *options,
 
 /*
  * Then: reserves and formats it, and opens it to clients. A device that cannot hold it is given up
- * for shm, unless the options ask for verbs. events: for verbs_server_create. The log says what
- * went wrong. Failures: ERR_NOMEM, ERR_PERM, ERR_CONN, ERR_INVALID; with --restore also those of
- * restore_file.
+ * for soft, unless the options ask for verbs. The log says what went wrong. Failures: ERR_NOMEM,
+ * ERR_PERM, ERR_CONN, ERR_INVALID; with --restore also those of restore_file.
  */
 int region_create(struct region *region, const struct options *options,
-		  const struct verbs_events *events);
+		  const struct region_events *events);
 
 /* Accepts one that is zeroed or half-built. */
 void region_destroy(struct region *region);
 
-/* "shm" or "verbs". */
+/* "verbs"; "soft", that is shm and tcp; or one of these two. */
 const char *region_fabric(const struct region *region);
 
-/* What a hello says of it: base, r_key and verbs_address, all 0 and "" on shm. */
+/* What a hello says of it: base, r_key and verbs_address, all 0 and "" where they mean nothing. */
 void region_offer(const struct region *region, struct fab_offer *ret_offer);
 
 /* Reads the 8 aligned bytes at an offset, as a reader of the region would. */

@@ -7,9 +7,9 @@
  *   pidfd readable:    sessions end, and so does the connection
  *   no pidfd, but sessions that hold G back: likewise
  *
- * Over verbs nobody presents a token on the unix socket, and so nothing lingers: what a session
- * still has in flight is cut off with its peer, before it ends, [DEAD]. One that holds G back ends
- * alone; its client finds out, and joins anew.
+ * Over verbs and tcp nobody presents a token on the unix socket, and so nothing lingers: what a
+ * session still has in flight is cut off with its peer, before it ends, [DEAD]. One that holds G
+ * back ends alone; its client finds out, and joins anew.
  *
  * service_settle frees a client when its connection is closed and no session is left.
  */
@@ -96,6 +96,7 @@ claim(struct handout *handout, const unsigned char *token, int pidfd, pid_t pid)
 	if (!client)
 		return false;
 	client->has_token = false;
+	peers_cut_client(service->peers, client); /* it goes one way, not both */
 	client->pidfd = pidfd;
 	client->owner.mapped = true;
 	client->owner.pid = pid;
@@ -167,12 +168,14 @@ refused_for_files(struct loop_listener *listener, int fd)
 /* ---- Time ---- */
 
 /*
- * Who joined and never took the pool has nothing that could land: its sessions are not waited for.
+ * Who joined, and neither took the pool nor looked at it, has nothing that could land: its sessions
+ * are not waited for.
  */
 static void
 give_up_idle_holder(struct service *service, struct client *client)
 {
 	client->has_token = false;
+	peers_cut_client(service->peers, client);
 	sessions_process_gone(&service->sessions, &client->owner);
 	census_hurry(&service->census);
 	messages_give_up(client, "sessions of this connection, which never took the pool, do not "
@@ -182,12 +185,12 @@ give_up_idle_holder(struct service *service, struct client *client)
 static void
 give_up_stalled(struct service *service)
 {
-	bool is_soft = service->peers->server == NULL;
-	uint64_t lag_max = is_soft ? SESSIONS_LAG_MAX : SESSIONS_LAG_STALLED;
+	bool is_verbs = service->peers->verbs != NULL;
+	uint64_t lag_max = is_verbs ? SESSIONS_LAG_STALLED : SESSIONS_LAG_MAX;
 	struct session *session;
 	while ((session = sessions_stalled(&service->sessions, lag_max))) {
 		struct client *client = client_of_owner(session->owner);
-		if (is_soft) {
+		if (!is_verbs && !client->has_looked) {
 			give_up_idle_holder(service, client);
 			continue;
 		}
@@ -240,7 +243,8 @@ init(struct service *service, const struct service_setup *setup)
 	service->listener.refused = refused_for_files;
 	service->peers = setup->peers;
 	service->peers->loop = setup->loop;
-	service->peers->server = setup->region->verbs;
+	service->peers->verbs = setup->region->verbs;
+	service->peers->tcp = setup->region->tcp;
 	service->peers->sessions = &service->sessions;
 	service->peers->clients = &service->clients;
 	service->handout = (struct handout){

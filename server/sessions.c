@@ -115,8 +115,9 @@ sessions_stalled(struct sessions *s, uint64_t lag_max)
 		return NULL;
 	for (uint32_t i = 1; i <= LIMIT_SESSIONS; i++) {
 		struct session *session = &s->slot[i];
+		uint64_t most = session->peer ? SESSIONS_LAG_STALLED : lag_max;
 		if (session->state == SESSION_LIVING && !session->owner->mapped &&
-		    s->newest - session->a > lag_max)
+		    s->newest - session->a > most)
 			return session;
 	}
 	return NULL;

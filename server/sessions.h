@@ -12,10 +12,10 @@
  * closes does not end the sessions of a process that may have the pool mapped: they linger until
  * the process is gone or names them as finished.
  *
- * Over verbs a process never takes the pool. There a session has a *peer*, the server's end of its
- * connection, which somebody else makes and destroys; it is *due* one for each JOIN and RELINK that
- * is answered. Nothing of a session can land once its peer is destroyed, and not before: it cannot
- * end while it has one.
+ * Over verbs and tcp a process never takes the pool. There a session has a *peer*, the server's end
+ * of its connection, which somebody else makes and destroys; it is *due* one for each JOIN and
+ * RELINK that is answered. Nothing of a session can land once its peer is destroyed, and not
+ * before: it cannot end while it has one.
  */
 #ifndef RKV_SERVER_SESSIONS_H
 #define RKV_SERVER_SESSIONS_H
@@ -33,7 +33,7 @@
 /* The lag of a session whose oldest operation has been in flight for T_STALL, which is T_LEASE. */
 #define SESSIONS_LAG_STALLED (LIMIT_WORD_STAMPS + LIMIT_LEASE_MS / LIMIT_STAMP_MS)
 
-struct verbs_peer;
+struct peer; /* a verbs_peer or a tcp_peer: server/peers.c */
 
 enum session_state { SESSION_FREE, SESSION_LIVING, SESSION_ENDING };
 
@@ -55,7 +55,7 @@ struct session {
 	uint32_t attempt;      /* of its JOIN; 0: none, or the client knows the session */
 	uint64_t a;
 	bool due;                    /* a peer may come */
-	struct verbs_peer *peer;     /* it may land until this is destroyed; NULL: none */
+	struct peer *peer;           /* it may land until this is destroyed; NULL: none */
 	struct session_owner *owner; /* NULL when ending */
 	LIST_ENTRY(session) entry;
 };
@@ -116,8 +116,9 @@ uint64_t sessions_moment(const struct sessions *s);
 const struct session *sessions_holder(const struct sessions *s);
 
 /*
- * A living session that lags by more than lag_max stamps, of a process that has not mapped the
- * pool, so that it can be cut off; NULL: there is none.
+ * A living session of a process that has not mapped the pool, so that it can be ended: it has a
+ * peer and lags by more than SESSIONS_LAG_STALLED stamps, or none, so that nothing of it can land,
+ * and lags by more than lag_max. NULL: there is none.
  */
 struct session *sessions_stalled(struct sessions *s, uint64_t lag_max);
 

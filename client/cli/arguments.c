@@ -55,6 +55,7 @@ static const struct command {
 
 enum option_id {
 	OPTION_SERVER,
+	OPTION_FABRIC,
 	OPTION_TIMEOUT_MS,
 	OPTION_KEY_HEX,
 	OPTION_KEY_FILE,
@@ -82,6 +83,8 @@ static const struct option_row {
 } options[N_OPTIONS] = {
 	[OPTION_SERVER] = {"server", 's', "HOST:PORT", ON_SERVER,
 			   "the server (else $RKV_SERVER, else " DEFAULT_SERVER ")"},
+	[OPTION_FABRIC] = {"fabric", 0, "NAME", ON_SERVER,
+			   "verbs, shm or tcp (auto: the best that the server offers)"},
 	[OPTION_TIMEOUT_MS] = {"timeout-ms", 0, "N", ON_SERVER,
 			       "end connecting, and then the operation, after N ms (5000; 15000 "
 			       "for memory that rests)"},
@@ -168,6 +171,24 @@ parse_hex(const char *what, const char *text, struct bytes *bytes)
 	return report_usage("%s takes pairs of hex digits, such as 00ff, not '%s'", what, text);
 }
 
+static int
+parse_fabric(const char *text, enum rkv_fabric *ret_fabric)
+{
+	static const char *const names[] = {
+		[RKV_FABRIC_AUTO] = "auto",
+		[RKV_FABRIC_VERBS] = "verbs",
+		[RKV_FABRIC_SHM] = "shm",
+		[RKV_FABRIC_TCP] = "tcp",
+	};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(text, names[i]) != 0)
+			continue;
+		*ret_fabric = (enum rkv_fabric)i;
+		return 0;
+	}
+	return report_usage("--fabric is auto, verbs, shm or tcp, not '%s'", text);
+}
+
 /* Applies one option. */
 static int
 apply_option(struct arguments *arguments, enum option_id id, const char *text)
@@ -176,6 +197,8 @@ apply_option(struct arguments *arguments, enum option_id id, const char *text)
 	case OPTION_SERVER:
 		arguments->server = text;
 		return 0;
+	case OPTION_FABRIC:
+		return parse_fabric(text, &arguments->fabric);
 	case OPTION_TIMEOUT_MS:
 		if (parse_u32("--timeout-ms", text, 1, &arguments->timeout_ms))
 			return REPORT_USAGE;

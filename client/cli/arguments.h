@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "client/cli/bytes.h"
+#include "client/include/rkv.h"
 
 enum command_id {
 	COMMAND_GET,
@@ -32,6 +33,7 @@ struct arguments {
 	enum command_id command;
 	const char *command_name;
 	const char *server;
+	enum rkv_fabric fabric;
 	uint32_t timeout_ms;
 	uint32_t again_ms; /* how long to try again while memory rests */
 	struct bytes key;  /* unless key_file is set */

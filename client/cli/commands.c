@@ -17,7 +17,6 @@
 
 #define FIRST_VALUE_CAPACITY ((size_t)64 << 10)
 #define FIRST_STATS_CAPACITY ((size_t)16 << 10)
-#define FABRIC_NAME_MAX 16
 #define INCOMPLETE "what was written, if anything, is not complete"
 #define APPLIED "the change was applied, only its version could not be told"
 #define SNAPSHOT_PAUSE_MS 50
@@ -286,32 +285,9 @@ done:
 	return exit_code;
 }
 
-/* How the server's pool is reached, as its statistics say; "" if they do not. */
-static int
-ask_fabric(const struct job *job, char ret_name[FABRIC_NAME_MAX])
-{
-	char text[FIRST_STATS_CAPACITY];
-	size_t len;
-	int status = rkv_server_stats(job->client, text, sizeof(text), &len);
-	const char *line;
-
-	ret_name[0] = '\0';
-	if (status != RKV_OK)
-		return report_call(job, status);
-	line = strstr(text, "\nfabric ");
-	if (line)
-		sscanf(line, "\nfabric %15s", ret_name);
-	return REPORT_DONE;
-}
-
 static int
 run_ping(struct job *job)
 {
-	char fabric[FABRIC_NAME_MAX];
-	int exit_code = ask_fabric(job, fabric);
-
-	if (exit_code != REPORT_DONE)
-		return exit_code;
 	for (uint32_t i = 0; i < job->arguments->n_pings; i++) {
 		uint64_t start_ns = now_ns();
 		int status = rkv_ping(job->client);
@@ -319,7 +295,7 @@ run_ping(struct job *job)
 		if (status != RKV_OK)
 			return report_call(job, status);
 		printf("%s answered in %" PRIu64 " us, fabric %s\n", job->arguments->server,
-		       (now_ns() - start_ns) / 1000, fabric);
+		       (now_ns() - start_ns) / 1000, rkv_fabric(job->client));
 	}
 	return finish_stdout();
 }
@@ -425,6 +401,7 @@ connect_to_server(struct job *job)
 	rkv_options_init(&options);
 	options.connect_timeout_ms = job->arguments->timeout_ms;
 	options.op_timeout_ms = job->arguments->timeout_ms;
+	options.fabric = job->arguments->fabric;
 	options.log = report_log;
 	status = rkv_open(job->arguments->server, &options, &job->client);
 	if (status == RKV_OK)

@@ -70,6 +70,17 @@ struct rkv_session; /* a thread's tie to it */
 enum rkv_log_level { RKV_LOG_ERROR = 0, RKV_LOG_WARN = 1, RKV_LOG_INFO = 2, RKV_LOG_DEBUG = 3 };
 typedef void (*rkv_log_fn)(void *arg, int level, const char *line);
 
+/*
+ * How a client reaches the server's memory. AUTO: verbs if the server has an RDMA device; else by
+ * mapping it (shm), if both are on one host; else over TCP, where this process needs io_uring.
+ */
+enum rkv_fabric {
+	RKV_FABRIC_AUTO = 0,
+	RKV_FABRIC_VERBS = 1,
+	RKV_FABRIC_SHM = 2,
+	RKV_FABRIC_TCP = 3
+};
+
 /* Fill with rkv_options_init, then change what differs. */
 struct rkv_options {
 	uint32_t connect_timeout_ms; /* rkv_open, rkv_session_open; default 5000 */
@@ -79,6 +90,7 @@ struct rkv_options {
 	size_t cache_bytes;     /* location cache of a session; 0: none; default 16 MiB */
 	size_t arena_bytes;     /* registered memory of a session; 0: chosen by chunk size */
 	uint32_t strict_insert; /* 1: INSERT waits once more (proto/ORDERING.md); default 0 */
+	uint32_t fabric;        /* enum rkv_fabric; default RKV_FABRIC_AUTO */
 	rkv_log_fn log;         /* called from any thread of the library; default NULL */
 	void *log_arg;
 };
@@ -109,6 +121,9 @@ RKV_API int rkv_session_open(struct rkv_client *client, struct rkv_session **ret
  * nobody polls them any more), its chunks are left for others to adopt. NULL is nothing.
  */
 RKV_API void rkv_session_close(struct rkv_session *session);
+
+/* The fabric that the client uses: "verbs", "shm" or "tcp", a static string. NULL: no client. */
+RKV_API const char *rkv_fabric(const struct rkv_client *client);
 
 /* The exact limits of the region a client is connected to. */
 struct rkv_limit_values {

@@ -10,14 +10,13 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/log.h"
 #include "common/net.h"
 #include "proto/wire.h"
 
+#define BACKLOG 1024
 #define LOOK_MS 20 /* how soon the thread sees that it shall stop */
 
-const struct tcp_options tcp_host_options = {
-	.n_responders = 2, .handshake_ms = 300, .stall_ms = 400, .half_open_max = 64};
+const struct tcp_options tcp_host_options = {.n_responders = 2, .stall_ms = 400};
 
 static int
 admit(void *arg, const struct wire_cm_request *request, struct tcp_peer *peer,
@@ -59,23 +58,41 @@ static void *
 control_main(void *arg)
 {
 	struct tcp_host *host = arg;
-	struct pollfd p = {.fd = tcp_server_fd(host->server), .events = POLLIN};
+	struct pollfd p[] = {
+		{.fd = tcp_server_fd(host->server), .events = POLLIN},
+		{.fd = host->listen_fd, .events = POLLIN},
+	};
 	while (!atomic_load(&host->stop)) {
-		poll(&p, 1, LOOK_MS);
+		poll(p, 2, LOOK_MS);
 		pthread_mutex_lock(&host->lock);
+		if (p[1].revents)
+			tcp_server_accept(host->server, host->listen_fd);
 		tcp_server_dispatch(host->server);
 		pthread_mutex_unlock(&host->lock);
 	}
 	return NULL;
 }
 
+static int
+serve(struct tcp_host *host, const struct tcp_options *options, char reason[TCP_REASON_MAX])
+{
+	const struct net_address address = {.host = "127.0.0.1"};
+	const struct tcp_events events = {admit, lost, host};
+	struct net_address bound;
+	int r = net_listen(&address, BACKLOG, &host->listen_fd, &bound, reason);
+	if (r)
+		return r;
+	r = tcp_server_create(host->base, host->len, &events, options, &host->server, reason);
+	if (r)
+		close(host->listen_fd);
+	else
+		net_format(&bound, host->offer.tcp_address);
+	return r;
+}
+
 int
 tcp_host_start(struct tcp_host *host, size_t len, const struct tcp_options *options)
 {
-	static const struct log log = {
-		.sink = log_to_stderr, .arg = (void *)(uintptr_t) "# test", .max_level = LOG_ERROR};
-	const struct net_address address = {.host = "127.0.0.1"};
-	const struct tcp_events events = {admit, lost, host};
 	char reason[TCP_REASON_MAX];
 	memset(host, 0, sizeof(*host));
 	host->len = len;
@@ -83,8 +100,7 @@ tcp_host_start(struct tcp_host *host, size_t len, const struct tcp_options *opti
 	if (!host->base)
 		return ERR_NOMEM;
 	memset(host->base, 0, len);
-	int r = tcp_server_create(&address, host->base, len, &events, options, &log, &host->server,
-				  reason);
+	int r = serve(host, options, reason);
 	if (r) {
 		printf("# %s\n", reason);
 		free(host->base);
@@ -95,6 +111,7 @@ tcp_host_start(struct tcp_host *host, size_t len, const struct tcp_options *opti
 	pthread_mutex_init(&host->lock, NULL);
 	if (pthread_create(&host->thread, NULL, control_main, host)) {
 		tcp_server_destroy(host->server);
+		close(host->listen_fd);
 		free(host->base);
 		return ERR_NOMEM;
 	}
@@ -107,6 +124,7 @@ tcp_host_stop(struct tcp_host *host)
 	atomic_store(&host->stop, true);
 	pthread_join(host->thread, NULL);
 	tcp_server_destroy(host->server);
+	close(host->listen_fd);
 	pthread_mutex_destroy(&host->lock);
 	free(host->base);
 }

@@ -17,6 +17,7 @@
 struct tcp_host {
 	unsigned char *base;
 	size_t len;
+	int listen_fd;
 	struct tcp_server *server;
 	struct fab_offer offer;
 	pthread_t thread;

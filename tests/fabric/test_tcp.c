@@ -23,6 +23,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/net.h"
 #include "common/tcp_link.h"
 #include "tests/fabric/conformance.h"
 #include "tests/fabric/sanitized.h"
@@ -748,12 +749,11 @@ test_silent_server(void **state)
 	struct fab_region *region;
 	struct fab_endpoint *ep = NULL;
 	struct fab_offer offer = {.len = REGION_LEN};
-	char reason[NET_REASON_MAX], text[NET_TEXT_MAX];
+	char reason[NET_REASON_MAX];
 	int fd;
 	(void)state;
 	assert_int_equal(net_listen(&any, 4, &fd, &bound, reason), 0);
-	net_format(&bound, text);
-	snprintf(offer.tcp_address, sizeof(offer.tcp_address), "%.63s", text);
+	net_format(&bound, offer.tcp_address);
 	assert_int_equal(tcp_open_fabric(NULL, &fab), 0);
 	assert_int_equal(fab_region_open(fab, &offer, conf_deadline_ns(), &region), 0);
 	assert_int_equal(fab_connect(region, NULL, 4, clock_now_ns() + 50 * CLOCK_NS_PER_MS, &ep),
@@ -785,7 +785,6 @@ static int
 child_without_rings(void *arg)
 {
 	const int *error = arg;
-	const struct net_address any = {.host = "127.0.0.1"};
 	static char page[4096] __attribute__((aligned(4096)));
 	struct sink sink = {0};
 	const struct log log = {.sink = remember_line, .arg = &sink, .max_level = LOG_INFO};
@@ -802,8 +801,7 @@ child_without_rings(void *arg)
 		return 1;
 	if (strlen(sink.last) < strlen(name) + 20)
 		return 2; /* no remedy */
-	r = tcp_server_create(&any, page, sizeof(page), &events, &tcp_host_options, &log, &server,
-			      reason);
+	r = tcp_server_create(page, sizeof(page), &events, &tcp_host_options, &server, reason);
 	if (r != err_from_errno(*error) || strncmp(reason, name, strlen(name)))
 		return 3;
 	return server || fab ? 4 : 0;
@@ -852,75 +850,6 @@ test_without_registering(void **state)
 	conf_child_succeeds(child_without_registering, NULL);
 }
 
-/* The server has no descriptor left: clients are told to come again, those that are there stay. */
-static int
-child_with_few_descriptors(void *arg)
-{
-	const int *orders = arg;
-	struct tcp_host host;
-	struct rlimit limit;
-	char byte;
-	if (tcp_host_start(&host, REGION_LEN, &tcp_host_options) ||
-	    write(orders[1], &host.offer, sizeof(host.offer)) != (ssize_t)sizeof(host.offer))
-		return 1;
-	if (read(orders[0], &byte, 1) != 1 || getrlimit(RLIMIT_NOFILE, &limit))
-		return 2;
-	rlim_t before = limit.rlim_cur;
-	int lowest_free = dup(orders[0]);
-	close(lowest_free);
-	limit.rlim_cur = (rlim_t)lowest_free;
-	if (setrlimit(RLIMIT_NOFILE, &limit) || write(orders[1], "x", 1) != 1 ||
-	    read(orders[0], &byte, 1) != 1)
-		return 3;
-	limit.rlim_cur = before;
-	if (setrlimit(RLIMIT_NOFILE, &limit) || write(orders[1], "x", 1) != 1 ||
-	    read(orders[0], &byte, 1) != 1)
-		return 4;
-	int rc = tcp_host_counters(&host).n_turned_away == 5 ? 0 : 5;
-	tcp_host_stop(&host);
-	return rc;
-}
-
-static void
-test_out_of_descriptors(void **state)
-{
-	struct fab_offer offer;
-	struct conf_pair pair, other;
-	uint64_t old;
-	char byte;
-	int to[2], from[2], status;
-	(void)state;
-	assert_int_equal(pipe2(to, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(from, O_CLOEXEC), 0);
-	pid_t pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		alarm(60);
-		_exit(child_with_few_descriptors((int[]){to[0], from[1]}));
-	}
-	assert_int_equal(read(from[0], &offer, sizeof(offer)), sizeof(offer));
-	assert_int_equal(tcp_reach(&offer, 1, 4, &pair), 0);
-	struct fab_op op = conf_faa(0, 1, &old, 0);
-	assert_int_equal(write(to[1], "x", 1), 1);
-	assert_int_equal(read(from[0], &byte, 1), 1);
-	for (unsigned i = 0; i < 5; i++) {
-		assert_int_equal(tcp_reach(&offer, 1, 4, &other), ERR_AGAIN);
-		assert_int_equal(conf_batch(pair.ep[0], &op, 1), 0);
-	}
-	assert_int_equal(write(to[1], "x", 1), 1);
-	assert_int_equal(read(from[0], &byte, 1), 1);
-	assert_int_equal(tcp_reach(&offer, 1, 4, &other), 0);
-	conf_leave(&other);
-	conf_leave(&pair);
-	assert_int_equal(write(to[1], "x", 1), 1);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-	for (int i = 0; i < 2; i++) {
-		close(to[i]);
-		close(from[i]);
-	}
-}
-
 static unsigned
 count_descriptors(void)
 {
@@ -960,8 +889,6 @@ await_descriptors(unsigned n)
 static void
 test_failures(void **state)
 {
-	static const struct log quiet = {0};
-	const struct net_address any = {.host = "127.0.0.1"};
 	const struct tcp_events events = {0};
 	static char page[4096] __attribute__((aligned(4096)));
 	char reason[TCP_REASON_MAX];
@@ -974,8 +901,8 @@ test_failures(void **state)
 		struct tcp_server *server = NULL;
 		reason[0] = '\0';
 		sites_arm(++nth);
-		int r = tcp_server_create(&any, page, sizeof(page), &events, &tcp_host_options,
-					  &quiet, &server, reason);
+		int r = tcp_server_create(page, sizeof(page), &events, &tcp_host_options, &server,
+					  reason);
 		n_calls = sites_disarm();
 		assert_true(r <= 0 && (r == 0) == (server != NULL));
 		assert_true(r == 0 || reason[0]);
@@ -1028,7 +955,6 @@ main(void)
 		cmocka_unit_test(test_silent_server),
 		cmocka_unit_test(test_without_rings),
 		cmocka_unit_test(test_without_registering),
-		cmocka_unit_test(test_out_of_descriptors),
 		cmocka_unit_test(test_unopened),
 		cmocka_unit_test(test_failures),
 	};

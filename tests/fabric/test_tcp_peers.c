@@ -161,17 +161,11 @@ struct bench {
 };
 
 static void
-bench_open_with(struct bench *b, const struct tcp_options *options)
-{
-	memset(b, 0, sizeof(*b));
-	assert_int_equal(tcp_host_start(&b->host, REGION_LEN, options), 0);
-	assert_int_equal(tcp_reach(&b->host.offer, 1, 16, &b->pair), 0);
-}
-
-static void
 bench_open(struct bench *b)
 {
-	bench_open_with(b, &tcp_host_options);
+	memset(b, 0, sizeof(*b));
+	assert_int_equal(tcp_host_start(&b->host, REGION_LEN, &tcp_host_options), 0);
+	assert_int_equal(tcp_reach(&b->host.offer, 1, 16, &b->pair), 0);
 }
 
 /* It is served, as if nobody else were there. */
@@ -476,7 +470,7 @@ test_hellos(void **state)
 	assert_true(say_hello(&b, &h, sizeof(h), &reject));
 	assert_int_equal(reject.code, ERR_PERM);
 	assert_string_equal(reject.reason, "the test says no");
-	assert_int_equal(tcp_host_counters(&b.host).n_rejected, 9);
+	assert_int_equal(tcp_host_counters(&b.host).n_rejected, 4);
 	bench_close(&b);
 }
 
@@ -503,51 +497,6 @@ test_hello_in_pieces(void **state)
 	assert_int_equal(b.host.last.serial, 6);
 	close(fd);
 	await_peers(&b, 1);
-	bench_close(&b);
-}
-
-#define N_SILENT 40 /* fewer than may be half-open */
-
-static void
-test_silence(void **state)
-{
-	struct bench b;
-	int fds[N_SILENT];
-	(void)state;
-	bench_open(&b);
-	for (int i = 0; i < N_SILENT; i++) {
-		fds[i] = raw_socket(&b.host);
-		if (i % 2) /* a hello that never ends */
-			assert_true(raw_send(fds[i], "RKVT", 4));
-	}
-	AWAIT(&b, n_silent, N_SILENT);
-	for (int i = 0; i < N_SILENT; i++) {
-		assert_true(is_over(fds[i]));
-		close(fds[i]);
-	}
-	assert_int_equal(tcp_host_counters(&b.host).n_turned_away, 0);
-	bench_close(&b);
-}
-
-/* More than may be half-open: the oldest go, and who says its hello is served. */
-static void
-test_half_open(void **state)
-{
-	struct bench b;
-	int fds[200];
-	const unsigned n = sizeof(fds) / sizeof(*fds);
-	struct tcp_options options = tcp_host_options;
-	options.handshake_ms = 60000; /* none is dropped for its silence */
-	(void)state;
-	bench_open_with(&b, &options);
-	for (unsigned i = 0; i < n; i++)
-		fds[i] = raw_socket(&b.host);
-	AWAIT(&b, n_turned_away, n - options.half_open_max);
-	struct raw raw = raw_join(&b.host);
-	close(raw.fd);
-	assert_true(is_over(fds[0]));
-	for (unsigned i = 0; i < n; i++)
-		close(fds[i]);
 	bench_close(&b);
 }
 
@@ -834,8 +783,7 @@ main(void)
 		cmocka_unit_test(test_violations),          cmocka_unit_test(test_quiet_violation),
 		cmocka_unit_test(test_refused_lingers),     cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_garbled_frames),      cmocka_unit_test(test_hellos),
-		cmocka_unit_test(test_hello_in_pieces),     cmocka_unit_test(test_silence),
-		cmocka_unit_test(test_half_open),           cmocka_unit_test(test_stalled),
+		cmocka_unit_test(test_hello_in_pieces),     cmocka_unit_test(test_stalled),
 		cmocka_unit_test(test_stalled_and_sending), cmocka_unit_test(test_trickling),
 		cmocka_unit_test(test_half_close),          cmocka_unit_test(test_byte_by_byte),
 	};

@@ -86,12 +86,11 @@ refused()
 	check_status 2 2 "$1" bench "${@:2}"
 }
 refused "no raw operation of that name" --raw scan
-refused "no fabric of that name" --raw get --fabric tcp
+refused "no fabric of that name" --raw get --fabric ib
 refused "a raw run has no load" --raw get --load
 refused "nor a workload" --raw get --workload a
 refused "nor values to check" --raw read --verify
 refused "nor empty ones" --raw write --value-size 0
-refused "--fabric without --raw" --run --fabric shm
 refused "--rdma-address on shm" --raw get --rdma-address 127.0.0.1
 
 finish

@@ -388,7 +388,7 @@ test_header_faults(void **state)
 {
 	(void)state;
 	assert_greeting_fails(greet_with_header_fault, OTHER_VERSION, RKV_E_VERSION,
-			      "speaks version 2 of the control protocol, this client version 1");
+			      "speaks version 3 of the control protocol, this client version 2");
 	assert_greeting_fails(greet_with_header_fault, TOO_SHORT, RKV_E_CORRUPT, "of type 2 and 8");
 	assert_greeting_fails(greet_with_header_fault, TOO_LONG, RKV_E_CORRUPT, "4294967295");
 	assert_greeting_fails(greet_with_header_fault, TYPE_0, RKV_E_CORRUPT, "of type 0");

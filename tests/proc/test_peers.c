@@ -115,7 +115,7 @@ open_region(struct host *host, const char *const options[])
 	assert_int_equal(options_parse(&host->options, argv, reason), 0);
 	assert_int_equal(net_listen(&host->options.listen, 16, &host->tcp_fd, &host->bound, reason),
 			 0);
-	const struct verbs_events events = peers_events(&host->peers);
+	const struct region_events events = peers_events(&host->peers);
 	int rc = region_choose(&host->region, &host->options, &host->bound, &host->log);
 	return rc ? rc : region_create(&host->region, &host->options, &events);
 }
@@ -135,6 +135,7 @@ host_start(struct host *host)
 		.peers = &host->peers,
 		.tcp_fd = host->tcp_fd,
 		.unix_fd = -1,
+		.metrics_fd = -1,
 		.unix_path = "",
 	};
 	assert_int_equal(service_create(&setup, &host->service), 0);
@@ -689,18 +690,18 @@ auto_takes_what_is_there(void **state)
 	(void)state;
 	fake_reset();
 	assert_chosen(OPTIONS(NO_MORE), 0, "verbs", "fabric verbs: ");
-	assert_chosen(OPTIONS("--fabric", "soft"), 0, "shm", "");
+	assert_chosen(OPTIONS("--fabric", "soft"), 0, "soft", "");
 	fake.attr[0].atomic_cap = IBV_ATOMIC_NONE;
-	assert_chosen(OPTIONS(NO_MORE), 0, "shm", "fabric shm");
+	assert_chosen(OPTIONS(NO_MORE), 0, "soft", "fabric soft");
 	assert_chosen(OPTIONS("--fabric", "verbs"), ERR_INVALID, NULL, "atomic");
 	fake_reset();
 	fake.register_error = ENOMEM; /* RLIMIT_MEMLOCK */
 	fake.register_free = 65536;
-	assert_chosen(OPTIONS(NO_MORE), 0, "shm", "fabric shm");
+	assert_chosen(OPTIONS(NO_MORE), 0, "soft", "fabric soft");
 	assert_chosen(OPTIONS("--fabric", "verbs"), ERR_NOMEM, NULL, "fabric verbs: ");
 	fake_reset();
 	fake.n_devices = 0;
-	assert_chosen(OPTIONS(NO_MORE), 0, "shm", "no RDMA: ");
+	assert_chosen(OPTIONS(NO_MORE), 0, "soft", "no RDMA: ");
 	assert_chosen(OPTIONS("--fabric", "verbs"), ERR_CONN, NULL, "no RDMA device");
 	fake_reset();
 }

@@ -27,7 +27,8 @@
 #include "tests/proc/raw.h"
 
 #define SMALL "--pool-size", "8M"
-#define FILES_OF_ONE_CLIENT 16 /* RLIMIT_NOFILE that is enough to start and serve one client */
+/* RLIMIT_NOFILE that is enough to start and serve one client, with one thread for tcp */
+#define FILES_OF_ONE_CLIENT 19
 
 static char directory[] = "/tmp/rkv-test-XXXXXX";
 
@@ -115,7 +116,7 @@ bad_options_name_the_allowed_range(void **state)
 		{{"--listen", ""}, {"--listen"}},
 		{{"--listen", "7440"}, {"--listen 7440", "127.0.0.1:7440", "0.0.0.0:7440"}},
 		{{"--socket", ""}, {"--socket", "1 to 107"}},
-		{{"--fabric", "shm"}, {"--fabric shm", "verbs, soft or auto"}},
+		{{"--fabric", "ib"}, {"--fabric ib", "verbs, soft, shm, tcp or auto"}},
 		{{"--rdma-device", ""}, {"--rdma-device", "rdma link"}},
 		{{"--rdma-device", "rxe0/1"}, {"--rdma-device rxe0/1", "before the slash"}},
 		{{"--rdma-address", "10.0.0.1:70000"}, {"--rdma-address 10.0.0.1:70000"}},
@@ -277,7 +278,7 @@ the_ready_line_says_what_is_served(void **state)
 	(void)state;
 	snprintf(expected, sizeof(expected),
 		 "kv-server: ready on 127.0.0.1:%u, pool 8388608 bytes, 125 chunks of 65536 bytes, "
-		 "index 1008 slots, fabric shm, socket @rkv-%d-%u\n",
+		 "index 1008 slots, fabric soft, socket @rkv-%d-%u\n",
 		 server->port, (int)server->proc->pid, server->port);
 	assert_string_equal(out, expected);
 	assert_int_equal(server_stop(server), 0);
@@ -407,8 +408,10 @@ close_inherited(void)
 static void
 too_few_descriptors_are_named(void **state)
 {
-	static const char *const args[] = {"--listen", "127.0.0.1:0", SMALL, NULL};
-	static const char *const check[] = {"--check", "--listen", "127.0.0.1:0", SMALL, NULL};
+	static const char *const args[] = {"--listen",      "127.0.0.1:0", SMALL,
+					   "--tcp-threads", "1",           NULL};
+	static const char *const check[] = {"--check",       "--listen", "127.0.0.1:0", SMALL,
+					    "--tcp-threads", "1",        NULL};
 	char limit[64];
 	(void)state;
 	for (unsigned n = 7; n < FILES_OF_ONE_CLIENT; n += 2) {
@@ -427,7 +430,7 @@ too_few_descriptors_are_named(void **state)
 	struct proc *proc = proc_run("kv-server", check, &few);
 	assert_int_equal(proc->exit_code, 1);
 	assert_non_null(
-		strstr(proc_text(proc, PROC_OUT, NULL), "FAIL file descriptors: only 12 file "));
+		strstr(proc_text(proc, PROC_OUT, NULL), "FAIL file descriptors: only 15 file "));
 	proc_free(proc);
 }
 
@@ -438,7 +441,7 @@ too_few_descriptors_are_named(void **state)
 static void
 the_client_hears_that_the_server_has_no_descriptor(void **state)
 {
-	static const char *const args[] = {SMALL, NULL};
+	static const char *const args[] = {SMALL, "--tcp-threads", "1", NULL};
 	(void)state;
 	for (unsigned n = 1; n <= 2; n++) {
 		const struct proc_options few = {.n_files = FILES_OF_ONE_CLIENT + n - 1,

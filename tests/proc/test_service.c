@@ -116,7 +116,7 @@ another_protocol_version_is_named_with_both_sides(void **state)
 	(void)state;
 	raw_open(&raw, server);
 	assert_true(raw_send(&raw, &hello, sizeof(hello)));
-	expect_refused_and_closed(&raw, ERR_VERSION, "client 9, server 1");
+	expect_refused_and_closed(&raw, ERR_VERSION, "client 9, server 2");
 }
 
 static void

@@ -30,7 +30,7 @@ static void
 test_version(void **state)
 {
 	(void)state;
-	assert_int_equal(WIRE_VERSION, 1);
+	assert_int_equal(WIRE_VERSION, 2);
 	assert_memory_equal(&(uint32_t){WIRE_MAGIC}, "RKVC", 4);
 	assert_memory_equal(&(uint64_t){LAYOUT_MAGIC}, "RKRGION1", 8);
 	assert_int_equal(WIRE_DEFAULT_PORT, 7440);
@@ -66,7 +66,7 @@ test_hello(void **state)
 	(void)state;
 	memset(m.boot_id, 0xb0, sizeof(m.boot_id));
 	golden_check(&m, sizeof(m),
-		     "524b56430100010050000000" REQUEST_HEX SIZES_HEX
+		     "524b56430200010050000000" REQUEST_HEX SIZES_HEX
 		     "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0"
 		     "0200000000000000"
 		     "8887868584838281");
@@ -84,6 +84,7 @@ test_welcome(void **state)
 		.n_regions = 1,
 		.unix_path = "@path",
 		.verbs_address = "addr",
+		.tcp_address = "host:1",
 		.region = {{
 			.tenant = UINT64_C(0x0102030405060708),
 			.region_id = UINT64_C(0x1112131415161718),
@@ -98,7 +99,7 @@ test_welcome(void **state)
 	memset(m.boot_id, 0xb0, sizeof(m.boot_id));
 	memset(m.token, 0xc0, sizeof(m.token));
 	golden_check(bytes, 104,
-		     "524b56430100020048010000" REQUEST_HEX SIZES_HEX
+		     "524b56430200020058020000" REQUEST_HEX SIZES_HEX
 		     "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0"
 		     "c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0"
 		     "8887868584838281"
@@ -108,8 +109,10 @@ test_welcome(void **state)
 	assert_memory_equal(bytes + 104, "@path", 6);
 	golden_check_zero(bytes + 110, 102);
 	assert_memory_equal(bytes + 212, "addr", 5);
-	golden_check_zero(bytes + 217, 63);
-	golden_check(bytes + 280, 48,
+	golden_check_zero(bytes + 217, 59);
+	assert_memory_equal(bytes + 276, "host:1", 7);
+	golden_check_zero(bytes + 283, 269);
+	golden_check(bytes + 552, 48,
 		     "0807060504030201"
 		     "1817161514131211"
 		     "2827262524232221"
@@ -123,7 +126,7 @@ test_refused(void **state)
 {
 	struct wire_refused m = {.header = HEADER(WIRE_REFUSED, m), .code = -9, .reason = "why"};
 	(void)state;
-	golden_check(&m, 24, "524b564301000300a4010000" REQUEST_HEX "f7ffffff77687900");
+	golden_check(&m, 24, "524b564302000300a4010000" REQUEST_HEX "f7ffffff77687900");
 	golden_check_zero((const unsigned char *)&m + 24, sizeof(m) - 24);
 }
 
@@ -143,9 +146,9 @@ test_join(void **state)
 	};
 	(void)state;
 	golden_check(&join, sizeof(join),
-		     "524b56430100040018000000" REQUEST_HEX "0403020108070605");
+		     "524b56430200040018000000" REQUEST_HEX "0403020108070605");
 	golden_check(&joined, sizeof(joined),
-		     "524b56430100050020000000" REQUEST_HEX "14131211242322213837363534333231");
+		     "524b56430200050020000000" REQUEST_HEX "14131211242322213837363534333231");
 }
 
 static void
@@ -168,7 +171,7 @@ test_session(void **state)
 		};
 		char hex[64];
 		snprintf(hex, sizeof(hex),
-			 "524b56430100%s0018000000" REQUEST_HEX "1413121124232221", cases[i].hex);
+			 "524b56430200%s0018000000" REQUEST_HEX "1413121124232221", cases[i].hex);
 		golden_check(&m, sizeof(m), hex);
 	}
 }
@@ -192,11 +195,11 @@ test_keepalive(void **state)
 	memcpy(bytes, &m, sizeof(m));
 	memcpy(bytes + offsetof(struct wire_keepalive, session), sessions, sizeof(sessions));
 	golden_check(bytes, sizeof(bytes),
-		     "524b56430100060038000000" REQUEST_HEX "0200000000000000"
+		     "524b56430200060038000000" REQUEST_HEX "0200000000000000"
 		     "04030201141312112827262524232221"
 		     "34333231444342415857565554535251");
 	golden_check(&stamp, sizeof(stamp),
-		     "524b56430100070028000000" REQUEST_HEX "0807060504030201"
+		     "524b56430200070028000000" REQUEST_HEX "0807060504030201"
 		     "1817161514131211"
 		     "0100000000000000");
 }
