@@ -132,6 +132,7 @@ host_start(struct host *host)
 		.loop = host->loop,
 		.log = &host->log,
 		.region = &host->region,
+		.options = &host->options,
 		.peers = &host->peers,
 		.tcp_fd = host->tcp_fd,
 		.unix_fd = -1,

@@ -227,10 +227,10 @@ test_snapshot(void **state)
 	};
 	const unsigned char *bytes = (const unsigned char *)&m;
 	(void)state;
-	golden_check(&ask, 28, "524b56430100110098000000" REQUEST_HEX "04030201000000006e616d65");
+	golden_check(&ask, 28, "524b56430200110098000000" REQUEST_HEX "04030201000000006e616d65");
 	golden_check_zero((const unsigned char *)&ask + 28, sizeof(ask) - 28);
 	golden_check(bytes, 64,
-		     "524b56430100120050020000" REQUEST_HEX "f6ffffff040302010300000014131211"
+		     "524b56430200120050020000" REQUEST_HEX "f6ffffff040302010300000014131211"
 		     "2827262524232221"
 		     "3837363534333231"
 		     "4847464544434241"
