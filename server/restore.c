@@ -52,7 +52,8 @@ cannot_read(const struct source *s, const char *verb, int error)
 static int
 fill(struct source *s, size_t want)
 {
-	memmove(s->bytes, s->bytes + s->taken, s->len - s->taken);
+	if (s->taken)
+		memmove(s->bytes, s->bytes + s->taken, s->len - s->taken);
 	s->len -= s->taken;
 	s->taken = 0;
 	if (want + PIECE > s->capacity) {
