@@ -95,8 +95,7 @@ tell_progress(struct source *s)
 		return;
 	s->tell_ns = now_ns + TELL_NS;
 	notify_send("EXTEND_TIMEOUT_USEC=60000000");
-	if (s->records.n)
-		log_line(s->log, LOG_INFO, "restoring: %" PRIu64 " records so far", s->records.n);
+	log_line(s->log, LOG_INFO, "restoring: %" PRIu64 " records so far", s->records.n);
 }
 
 /* ---- Records ---- */
@@ -203,7 +202,7 @@ int
 restore_file(const char *path, void *base, const struct layout *layout, uint32_t random_serial,
 	     const struct log *log, struct restored *ret)
 {
-	struct source s = {.path = path, .log = log};
+	struct source s = {.path = path, .log = log, .tell_ns = clock_now_ns() + TELL_NS};
 	loader_init(&s.loader, base, layout);
 	s.fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (s.fd < 0)

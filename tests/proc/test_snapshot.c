@@ -73,11 +73,17 @@ disconnect(void)
 	client = NULL;
 }
 
+static struct server *
+start(const char *rate)
+{
+	return server_start("--pool-size", "64M", "--index-slots", "20000", "--chunk-size", "64K",
+			    "--snapshot-dir", dir, "--snapshot-rate", rate, NULL);
+}
+
 static void
 begin(const char *rate)
 {
-	connect_to(server_start("--pool-size", "64M", "--index-slots", "20000", "--chunk-size",
-				"64K", "--snapshot-dir", dir, "--snapshot-rate", rate, NULL));
+	connect_to(start(rate));
 }
 
 static void
@@ -368,15 +374,16 @@ a_snapshot_under_load_holds_what_was_current_meanwhile(void **state)
 	unsigned n_changed = 0;
 	int64_t deadline = proc_deadline(PROC_WAIT_MS);
 	(void)state;
-	begin("2M");
-	put_stills();
-	for (unsigned i = 0; i < N_WRITERS; i++) {
+	server = start("2M");
+	for (unsigned i = 0; i < N_WRITERS; i++) { /* before this process has threads */
 		struct writer *w = &shared->writer[i];
 		snprintf(w->address, sizeof(w->address), "%s", server->address);
 		w->number = i;
 		w->stop = &shared->stop;
 		pid[i] = load_fork(run_writer, w);
 	}
+	connect_to(server);
+	put_stills();
 	while (!have_all_written(shared->writer, 300) && proc_pause(deadline))
 		;
 	int64_t from_ns = clock_now_ns();
@@ -735,7 +742,7 @@ main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(a_snapshot_under_load_holds_what_was_current_meanwhile),
+		TEST(a_snapshot_under_load_holds_what_was_current_meanwhile), /* forks: first */
 		TEST(a_restored_store_takes_writes_and_can_be_snapshot_again),
 		TEST(an_empty_store),
 		TEST(what_is_asked_for_is_checked),
