@@ -95,6 +95,7 @@ length_fits(uint16_t type, uint32_t len)
 	case WIRE_RENEWED:
 		return len == sizeof(struct wire_session);
 	case WIRE_STATS_TEXT:
+	case WIRE_FSCK_TEXT:
 		return len >= sizeof(struct wire_header) && len <= LIMIT_MESSAGE_MAX;
 	case WIRE_PONG:
 		return len == sizeof(struct wire_header);

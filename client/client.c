@@ -599,6 +599,16 @@ rkv_fabric(const struct rkv_client *client)
 }
 
 int
+rkv_server_fsck(struct rkv_client *client, char *buf, size_t buf_len, size_t *ret_len,
+		uint32_t timeout_ms)
+{
+	if (!client || client_is_forked(client) || (!buf && buf_len > 0))
+		return RKV_E_INVALID;
+	return control_fsck(client, buf, buf_len, ret_len,
+			    clock_now_ns() + timeout_ms * CLOCK_NS_PER_MS);
+}
+
+int
 rkv_ping(struct rkv_client *client)
 {
 	if (!client || client_is_forked(client))

@@ -238,20 +238,33 @@ control_ping(struct rkv_client *client, int64_t deadline_ns)
 	return call_server(client, &call, &ping, sizeof(ping), WIRE_PING, deadline_ns);
 }
 
+static int
+call_for_text(struct rkv_client *client, enum wire_type type, struct call *call, char *text,
+	      size_t text_len, size_t *ret_len, int64_t deadline_ns)
+{
+	call->text = text;
+	call->text_len = text ? text_len : 0;
+	struct wire_header ask;
+	int rc = call_server(client, call, &ask, sizeof(ask), type, deadline_ns);
+	if (!rc && ret_len)
+		*ret_len = call->len;
+	return rc;
+}
+
 int
 control_stats(struct rkv_client *client, char *text, size_t text_len, size_t *ret_len,
 	      int64_t deadline_ns)
 {
-	struct wire_header ask;
-	struct call call = {
-		.answer = WIRE_STATS_TEXT,
-		.text = text,
-		.text_len = text ? text_len : 0,
-	};
-	int rc = call_server(client, &call, &ask, sizeof(ask), WIRE_STATS, deadline_ns);
-	if (!rc && ret_len)
-		*ret_len = call.len;
-	return rc;
+	struct call call = {.answer = WIRE_STATS_TEXT};
+	return call_for_text(client, WIRE_STATS, &call, text, text_len, ret_len, deadline_ns);
+}
+
+int
+control_fsck(struct rkv_client *client, char *text, size_t text_len, size_t *ret_len,
+	     int64_t deadline_ns)
+{
+	struct call call = {.answer = WIRE_FSCK_TEXT};
+	return call_for_text(client, WIRE_FSCK, &call, text, text_len, ret_len, deadline_ns);
 }
 
 int
@@ -297,6 +310,7 @@ dispatch(struct control *c, const union channel_message *message, char reason[NE
 	case WIRE_PONG:
 	case WIRE_STATS_TEXT:
 	case WIRE_SNAPSHOT_STATE:
+	case WIRE_FSCK_TEXT:
 		answer_call(c, message);
 		return 0;
 	default:

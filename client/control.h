@@ -55,6 +55,8 @@ void control_layout(struct rkv_client *client, struct layout *ret_layout);
 int control_ping(struct rkv_client *client, int64_t deadline_ns);
 int control_stats(struct rkv_client *client, char *text, size_t text_len, size_t *ret_len,
 		  int64_t deadline_ns);
+int control_fsck(struct rkv_client *client, char *text, size_t text_len, size_t *ret_len,
+		 int64_t deadline_ns);
 
 /*
  * Begins a snapshot of this name, or, with the name "", asks about the one with this number. What

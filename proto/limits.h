@@ -44,7 +44,8 @@
 #ifndef LIMIT_WORD_STAMPS
 #define LIMIT_WORD_STAMPS 100u /* T_WORD: how old a word may be that a CAS expects */
 #endif
-#define LIMIT_LEASE_MS 30000u            /* T_LEASE: silence after which a session is dead */
+#define LIMIT_SKEW_S 1u       /* wall clocks may differ by; only expiry depends on them */
+#define LIMIT_LEASE_MS 30000u /* T_LEASE: silence after which a session is dead */
 #define LIMIT_REUSE_NS UINT64_C(1000000) /* T_Q: spares readers a retry; nothing depends on it */
 #define LIMIT_TENTATIVE_NS UINT64_C(1000000)      /* T_TENT, at least */
 #define LIMIT_TENTATIVE_RTTS 8u                   /* T_TENT, in measured round trips */

@@ -22,6 +22,8 @@
  *                    <-            PONG
  *   SNAPSHOT         ->            begins a snapshot, or asks about one
  *                    <-            SNAPSHOT_STATE
+ *   FSCK             ->            what each byte of the pool is: takes a while
+ *                    <-            FSCK_TEXT: "name value" lines
  */
 #ifndef RKV_PROTO_WIRE_H
 #define RKV_PROTO_WIRE_H
@@ -57,6 +59,8 @@ enum wire_type {
 	WIRE_PONG = 16,
 	WIRE_SNAPSHOT = 17,
 	WIRE_SNAPSHOT_STATE = 18,
+	WIRE_FSCK = 19,
+	WIRE_FSCK_TEXT = 20,
 };
 
 struct wire_header {
@@ -312,6 +316,9 @@ struct wire_cm_reject {
 };
 static_assert(sizeof(struct wire_cm_reject) == 144, "fits 148 bytes of private data");
 
-/* STATS_TEXT: the header and (len - sizeof header) bytes of text. STATS, PING, PONG: the header. */
+/*
+ * STATS_TEXT, FSCK_TEXT: the header and (len - sizeof header) bytes of text. STATS, FSCK, PING,
+ * PONG: the header.
+ */
 
 #endif

@@ -22,7 +22,9 @@ struct client {
 	struct conn conn; /* first */
 	struct service *service;
 	struct session_owner owner;
-	bool open;           /* the connection */
+	bool open;      /* the connection */
+	uint64_t audit; /* the look at everything that it waits for; 0: none */
+	uint32_t audit_request;
 	enum wire_role role; /* 0 before the HELLO */
 	bool has_token;      /* it may still be presented: once for the pool, or for each peer */
 	unsigned char token[WIRE_TOKEN_LEN];

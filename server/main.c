@@ -23,6 +23,7 @@
 #include "common/err.h"
 #include "common/loop.h"
 #include "server/check.h"
+#include "server/fsck_file.h"
 #include "server/service.h"
 #include "server/notify.h"
 #include "server/options.h"
@@ -251,6 +252,16 @@ serve(const struct options *options)
 	return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static int
+fsck(const struct options *options)
+{
+	char reason[NET_REASON_MAX];
+	int rc = fsck_file(options->fsck_path, stdout, reason);
+	if (rc < 0)
+		fprintf(stderr, "kv-server: %s\n", reason);
+	return rc ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 int
 main(int argc, char *argv[])
 {
@@ -272,6 +283,8 @@ main(int argc, char *argv[])
 		return EXIT_SUCCESS;
 	case OPTIONS_CHECK:
 		return check_run(&options, stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+	case OPTIONS_FSCK:
+		return fsck(&options);
 	case OPTIONS_SERVE:
 		return serve(&options);
 	}

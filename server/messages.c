@@ -286,6 +286,7 @@ on_relink(struct client *client, const void *message)
 		return;
 	peers_cut(client->service->peers, session);
 	peers_expect(client->service->peers, session);
+	client->service->n_relinked++;
 	answer_session(client, &relink->header, WIRE_RELINKED, session);
 }
 
@@ -329,6 +330,41 @@ on_stats(struct client *client, const void *message)
 	size_t len = stats_text(client->service, answer.text, sizeof(answer.text));
 	answer.header = answer_header(header, WIRE_STATS_TEXT, sizeof(answer.header) + len);
 	conn_send(&client->conn, &answer, sizeof(answer.header) + len);
+}
+
+static void
+on_fsck(struct client *client, const void *message)
+{
+	const struct wire_header *header = message;
+	int rc = audit_ask(&client->service->audit, &client->audit);
+	client->audit_request = header->request;
+	if (rc)
+		refuse(client, header, rc, "the server has no memory left for this");
+}
+
+bool
+messages_audited(struct audit *audit)
+{
+	struct service *service = (void *)((char *)audit - offsetof(struct service, audit));
+	struct {
+		struct wire_header header;
+		char text[FSCK_TEXT_MAX];
+	} answer;
+	size_t len = fsck_text(&audit->fsck, answer.text);
+	struct client *client;
+	bool is_wanted = false;
+	LIST_FOREACH(client, &service->clients, entry)
+	{
+		if (client->audit > audit->n_begun)
+			is_wanted |= client->open;
+		if (client->audit != audit->n_begun || !client->open)
+			continue;
+		client->audit = 0;
+		const struct wire_header to = {.request = client->audit_request};
+		answer.header = answer_header(&to, WIRE_FSCK_TEXT, sizeof(answer.header) + len);
+		conn_send(&client->conn, &answer, sizeof(answer.header) + len);
+	}
+	return is_wanted;
 }
 
 static void
@@ -416,6 +452,7 @@ static const struct message_kind kinds[] = {
 	[WIRE_STATS] = {sizeof(struct wire_header), 0, false, on_stats},
 	[WIRE_PING] = {sizeof(struct wire_header), 0, false, on_ping},
 	[WIRE_SNAPSHOT] = {sizeof(struct wire_snapshot), 0, false, on_snapshot},
+	[WIRE_FSCK] = {sizeof(struct wire_header), 0, false, on_fsck},
 };
 
 static const struct message_kind *

@@ -6,14 +6,19 @@
 #ifndef RKV_SERVER_MESSAGES_H
 #define RKV_SERVER_MESSAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
+struct audit;
 struct client;
 struct conn;
 
 /* The two callbacks of struct conn_events that know the protocol. */
 size_t messages_measure(struct conn *conn, const void *bytes, size_t len);
 void messages_take(struct conn *conn, const void *message, size_t len);
+
+/* A look at everything is over: answers who waits for it. Does anybody wait for another? */
+bool messages_audited(struct audit *audit);
 
 /* Says why a client is given up, and ends its connection. */
 void messages_give_up(struct client *client, const char *reason);

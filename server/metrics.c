@@ -188,6 +188,42 @@ show_stamps(const struct visit *v)
 }
 
 static void
+show_scrubber(const struct visit *v)
+{
+	const struct scrub *scrub = &v->service->scrub;
+	const struct scrub_counts *counts = &scrub->counts;
+	static const char *const passes =
+		"Passes of the scrubber: through all that is stored, or what dead sessions had.";
+	const struct metric metrics[] = {
+		{"scrub_rate_mib", "rkv_scrub_rate_mib", NULL, G, 0, v->service->scrub_rate,
+		 "MiB that the scrubber looks through a second; 0: it is off."},
+		{"scrub_idle", "rkv_scrub_idle", NULL, G, 0, scrub->is_idle,
+		 "1 when a pass that began after the last session had ended found nothing to "
+		 "mend."},
+		{"scrub_passes", "rkv_scrub_passes_total", "of=\"all\"", C, 0, counts->n_passes,
+		 passes},
+		{"scrub_hurried", "rkv_scrub_passes_total", "of=\"dead\"", C, 0, counts->n_hurried,
+		 passes},
+		{"scrub_suspects", "rkv_scrub_suspects", NULL, G, 0,
+		 scrub->n_suspects + scrub->n_words,
+		 "Blocks and slots that wait for the scrubber's verdict."},
+		{"scrub_kills", "rkv_scrub_kills_total", NULL, C, 0, counts->n_kills,
+		 "Slots freed of keys whose insertion a dead client had begun."},
+		{"scrub_blocks", "rkv_scrub_blocks_total", NULL, C, 0, counts->n_marked,
+		 "Blocks of memory made available again, these included."},
+		{"scrub_bytes", "rkv_scrub_bytes_total", NULL, C, 0, counts->n_marked_bytes,
+		 "Bytes of such blocks."},
+		{"scrub_doubts", "rkv_scrub_doubts_total", NULL, C, 0, counts->n_doubts,
+		 "Times the server's own access to a slot failed with an outcome not known."},
+		{"expired_values", "rkv_expired_values_total", NULL, C, 0, counts->n_expired,
+		 "Values taken out because they had expired."},
+		{"expired_bytes", "rkv_expired_bytes_total", NULL, C, 0, counts->n_expired_bytes,
+		 "Bytes of memory of such values."},
+	};
+	SHOW(v, metrics);
+}
+
+static void
 show_connections(const struct visit *v)
 {
 	const struct service *service = v->service;
@@ -303,9 +339,9 @@ metrics_visit(struct service *service, void (*take)(void *arg, const struct metr
 	      void *arg)
 {
 	static void (*const subjects[])(const struct visit *v) = {
-		show_process,  show_region, show_chunks,      show_classes,          show_index,
-		show_sessions, show_stamps, show_connections, show_data_connections, show_snapshots,
-		show_tcp,
+		show_process,     show_region,           show_chunks,    show_classes,
+		show_index,       show_sessions,         show_stamps,    show_scrubber,
+		show_connections, show_data_connections, show_snapshots, show_tcp,
 	};
 	const struct visit visit = {service, take, arg};
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)

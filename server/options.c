@@ -20,6 +20,8 @@
 
 #define OPTIONS_EVERY_MAX_S 31536000u /* a year */
 #define OPTIONS_RATE_MIN (UINT64_C(64) << 10)
+#define SCRUB_RATE_DEFAULT 16u
+#define SCRUB_RATE_MAX 65536u
 #define POOL_DEFAULT (UINT64_C(1) << 30)
 #define METRICS_DEFAULT_PORT (WIRE_DEFAULT_PORT + 1)
 #define TCP_THREADS_MAX 64u
@@ -115,6 +117,18 @@ take_chunk_size(struct options *options, const char *value, char *reason)
 			       "a power of two from 4K to 64M is wanted (suffixes K, M), or 0 "
 			       "for one that suits the pool");
 	options->chunk_size = size;
+	return 0;
+}
+
+static int
+take_scrub_rate(struct options *options, const char *value, char *reason)
+{
+	uint64_t rate = 0;
+	bool is_off = strcmp(value, "off") == 0;
+	if (!is_off && (!parse_size(value, &rate) || rate < 1 || rate > SCRUB_RATE_MAX))
+		return invalid(reason, "a number of MiB a second from 1 to %u is wanted, or off",
+			       SCRUB_RATE_MAX);
+	options->scrub_rate = (unsigned)rate;
 	return 0;
 }
 
@@ -281,6 +295,14 @@ take_check(struct options *options, const char *value, char *reason)
 	return 0;
 }
 
+static int
+take_fsck(struct options *options, const char *value, char *reason)
+{
+	options->action = OPTIONS_FSCK;
+	options->fsck_path = value;
+	return value[0] ? 0 : invalid(reason, "the path of a file is wanted");
+}
+
 /* --config is read before everything else; here it only has to be a name. */
 static int
 take_config(struct options *options, const char *value, char *reason)
@@ -341,11 +363,20 @@ static const struct option table[] = {
 	{"snapshot-rate", "SIZE", "0", "bytes a second that a snapshot writes; 0: no limit", true,
 	 take_snapshot_rate},
 	{"restore", "FILE", NULL, "begin with what this snapshot holds", true, take_restore},
+	{"scrub-rate", "N|off", "16",
+	 "MiB of the pool to look through a second, for what dead clients left and for values that "
+	 "have expired",
+	 true, take_scrub_rate},
 	{"log-level", "LEVEL", "info", "error, warn, info or debug; to standard error", true,
 	 take_log_level},
 	{"config", "FILE", NULL, "options, one `name = value` a line", false, take_config},
 	{"check", NULL, NULL, "say what would limit a start, and how to lift it", false,
 	 take_check},
+	{"fsck", "FILE", NULL,
+	 "say what each byte of a pool's file is, which no server has open, and whether anything "
+	 "is "
+	 "corrupt",
+	 false, take_fsck},
 	{"version", NULL, NULL, "print the version", false, take_version},
 	{"help", NULL, NULL, "print this", false, take_help},
 };
@@ -601,6 +632,7 @@ options_parse(struct options *options, char *const argv[], char ret_reason[NET_R
 		.listen = {.host = "127.0.0.1", .port = WIRE_DEFAULT_PORT},
 		.pool_size = POOL_DEFAULT,
 		.tcp_threads = default_tcp_threads(),
+		.scrub_rate = SCRUB_RATE_DEFAULT,
 		.log_level = LOG_INFO,
 	};
 	int rc = take_config_of(options, argv, ret_reason);

@@ -19,7 +19,7 @@
 
 enum options_fabric { OPTIONS_AUTO, OPTIONS_VERBS, OPTIONS_SOFT, OPTIONS_SHM, OPTIONS_TCP };
 
-enum options_action { OPTIONS_SERVE, OPTIONS_CHECK, OPTIONS_VERSION, OPTIONS_HELP };
+enum options_action { OPTIONS_SERVE, OPTIONS_CHECK, OPTIONS_FSCK, OPTIONS_VERSION, OPTIONS_HELP };
 
 struct options {
 	enum options_action action;
@@ -28,6 +28,7 @@ struct options {
 	uint64_t index_slots; /* 0: one per 256 bytes of heap */
 	uint64_t chunk_size;  /* bytes; 0: by pool size */
 	enum pool_huge huge_pages;
+	unsigned scrub_rate;         /* MiB a second; 0: off */
 	char socket[LIMIT_PATH_MAX]; /* "": an abstract name of our own */
 	enum options_fabric fabric;
 	char rdma_device[64];            /* "": any */
@@ -39,7 +40,8 @@ struct options {
 	uint32_t snapshot_every_s;           /* 0: only when asked */
 	uint64_t snapshot_rate;              /* bytes a second; 0: as fast as it goes */
 	int log_level;
-	struct layout layout; /* the plan that follows from the sizes */
+	const char *fsck_path; /* for OPTIONS_FSCK; an argument */
+	struct layout layout;  /* the plan that follows from the sizes */
 };
 
 /*

@@ -29,6 +29,7 @@
 #define WATCH_REMEDY                                                                               \
 	"cannot watch the sockets: no memory or no file descriptor is left: raise "                \
 	"RLIMIT_NOFILE (ulimit -n, LimitNOFILE= in a systemd unit)"
+#define SCRUB_HURRIED_BYTES (UINT64_C(8) << 20) /* a tick: some milliseconds */
 #define CONNECTIONS_MAX (LIMIT_CLIENTS + 1024u) /* the rest: still to say HELLO, or being refused */
 
 /* ---- Clients ---- */
@@ -202,6 +203,22 @@ give_up_stalled(struct service *service)
 	}
 }
 
+/* The scrubber's share of a tick; for the dead it is faster than its rate. */
+static void
+scrub(struct service *service)
+{
+	const struct sessions *sessions = &service->sessions;
+	uint64_t bytes = ((uint64_t)service->scrub_rate << 20) * LIMIT_STAMP_MS / 1000;
+	if (!service->scrub_rate)
+		return;
+	scrub_told(&service->scrub, sessions->n_died,
+		   sessions->n_left + sessions->n_died + service->n_relinked);
+	if (scrub_is_hurried(&service->scrub) && bytes < SCRUB_HURRIED_BYTES)
+		bytes = SCRUB_HURRIED_BYTES;
+	if (scrub_is_wanted(&service->scrub, sessions->n_living + sessions->n_ending != 0))
+		scrub_tick(&service->scrub, bytes);
+}
+
 static void
 tick_done(struct loop_op *op, int result)
 {
@@ -219,6 +236,7 @@ tick_done(struct loop_op *op, int result)
 	peers_expire(service->peers, now);
 	census_tick(&service->census);
 	snapshot_tick(&service->snapshot, now);
+	scrub(service);
 }
 
 /* ---- Begin and end ---- */
@@ -239,6 +257,9 @@ init(struct service *service, const struct service_setup *setup)
 	service->reach_of =
 		(struct reach_region){setup->region, &service->sessions, &service->worker};
 	reach_region(&service->reach, &service->reach_of);
+	service->scrub_rate = setup->options->scrub_rate;
+	service->audit = (struct audit){
+		.loop = setup->loop, .reach = &service->reach, .done = messages_audited};
 	service->listener.accepted = accepted;
 	service->listener.refused = refused_for_files;
 	service->peers = setup->peers;
@@ -268,8 +289,12 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 		service_destroy(service);
 		return rc;
 	}
-	const char *wrong = NET_BOOT_ID_REMEDY;
-	rc = net_boot_id(service->boot_id);
+	const char *wrong = "no memory is left";
+	rc = service->scrub_rate ? scrub_create(&service->scrub, &service->reach) : 0;
+	if (rc == 0) {
+		wrong = NET_BOOT_ID_REMEDY;
+		rc = net_boot_id(service->boot_id);
+	}
 	if (rc == 0 && setup->unix_fd >= 0) {
 		wrong = WATCH_REMEDY;
 		rc = handout_start(&service->handout, setup->unix_fd);
@@ -304,6 +329,8 @@ service_destroy(struct service *service)
 	snapshot_destroy(&service->snapshot);
 	handout_destroy(&service->handout);
 	exporter_destroy(&service->exporter);
+	scrub_destroy(&service->scrub);
+	audit_destroy(&service->audit);
 	loop_listener_close(&service->listener);
 	free(service);
 }

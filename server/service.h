@@ -10,6 +10,7 @@
 
 #include "common/loop.h"
 #include "proto/wire.h"
+#include "server/audit.h"
 #include "server/census.h"
 #include "server/conn.h"
 #include "server/client.h"
@@ -18,6 +19,7 @@
 #include "server/peers.h"
 #include "server/reach.h"
 #include "server/region.h"
+#include "server/scrub.h"
 #include "server/sessions.h"
 #include "server/snapshot.h"
 
@@ -30,6 +32,9 @@ struct service {
 	struct reach reach; /* for upkeep that holds nothing from one callback to the next */
 	struct reach_region reach_of;
 	struct sessions_worker worker;
+	struct audit audit;
+	struct scrub scrub;  /* zeroed: off */
+	unsigned scrub_rate; /* MiB a second; 0: off */
 	struct peers *peers;
 	struct handout handout; /* soft fabrics only */
 	struct exporter exporter;
@@ -50,6 +55,7 @@ struct service {
 	uint64_t n_handshakes_refused;
 	uint64_t n_garbage;
 	uint64_t n_messages;
+	uint64_t n_relinked; /* sessions, after their connection was lost */
 };
 
 /* What it is given; all of it, the listening sockets too, stays the caller's. */

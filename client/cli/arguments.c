@@ -40,6 +40,8 @@ static const struct command {
 			      "let the server write all values into a file of its --snapshot-dir",
 			      TAKES_NAME},
 	[COMMAND_STATS] = {"stats", "", "print the server's counters", 0},
+	[COMMAND_FSCK] = {"fsck", "", "look at all that is stored: what is each byte of the pool?",
+			  0},
 	[COMMAND_PING] = {"ping", "", "send messages to the server and back, one after the other",
 			  0},
 	[COMMAND_LIMITS] = {"limits", "", "print the limits of keys, values and times to live", 0},
@@ -50,7 +52,7 @@ static const struct command {
 #define ON(command) (1u << COMMAND_##command)
 #define ON_STORE (ON(PUT) | ON(ADD) | ON(REPLACE) | ON(CAS))
 #define ON_KEY (ON_STORE | ON(GET) | ON(DEL) | ON(TOUCH))
-#define ON_SERVER (ON_KEY | ON(SNAPSHOT) | ON(STATS) | ON(PING) | ON(LIMITS))
+#define ON_SERVER (ON_KEY | ON(SNAPSHOT) | ON(STATS) | ON(FSCK) | ON(PING) | ON(LIMITS))
 #define ON_ALL ((1u << COMMAND_COUNT) - 1)
 
 enum option_id {

@@ -17,6 +17,7 @@
 
 #define FIRST_VALUE_CAPACITY ((size_t)64 << 10)
 #define FIRST_STATS_CAPACITY ((size_t)16 << 10)
+#define FSCK_MS_MIN 600000
 #define INCOMPLETE "what was written, if anything, is not complete"
 #define APPLIED "the change was applied, only its version could not be told"
 #define SNAPSHOT_PAUSE_MS 50
@@ -285,6 +286,25 @@ done:
 	return exit_code;
 }
 
+/* Looking at everything takes its time: the limit is for connecting, and at least ten minutes. */
+static int
+run_fsck(struct job *job)
+{
+	char text[FIRST_STATS_CAPACITY];
+	uint32_t timeout_ms = job->arguments->timeout_ms;
+	int status = rkv_server_fsck(job->client, text, sizeof(text), NULL,
+				     timeout_ms > FSCK_MS_MIN ? timeout_ms : FSCK_MS_MIN);
+	int exit_code;
+
+	if (status != RKV_OK)
+		return report_call(job, status);
+	fputs(text, stdout);
+	exit_code = finish_stdout();
+	if (exit_code == REPORT_DONE && !strstr(text, "\nclean 1\n"))
+		exit_code = REPORT_OUTCOME;
+	return exit_code;
+}
+
 static int
 run_ping(struct job *job)
 {
@@ -431,6 +451,8 @@ run_connected(struct job *job)
 		return run_snapshot(job);
 	case COMMAND_STATS:
 		return run_stats(job);
+	case COMMAND_FSCK:
+		return run_fsck(job);
 	case COMMAND_PING:
 		return run_ping(job);
 	case COMMAND_LIMITS:

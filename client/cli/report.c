@@ -15,7 +15,7 @@
 static const char *const exit_meanings[] = {
 	[REPORT_DONE] = "done",
 	[REPORT_OUTCOME] = "the key is absent (get, replace, cas, del, touch), is there (add),\n"
-			   "     or is there in another version (cas)",
+			   "     is there in another version (cas), or something is corrupt (fsck)",
 	[REPORT_USAGE] = "wrong command line, or a key, value or time outside the limits",
 	[REPORT_UNREACHED] = "the server was not reached or did not answer in time;\n"
 			     "     nothing was changed",

@@ -12,7 +12,7 @@
 /* Exit codes; never renumbered, scripts depend on them. */
 enum report_exit {
 	REPORT_DONE = 0,
-	REPORT_OUTCOME = 1,   /* absent, there already, another version */
+	REPORT_OUTCOME = 1,   /* absent, there already, another version; corrupt */
 	REPORT_USAGE = 2,     /* the command line, or a key or value outside the limits */
 	REPORT_UNREACHED = 3, /* no answer; nothing was changed */
 	REPORT_MAYBE = 4,     /* no answer; the change may have been applied */

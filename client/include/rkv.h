@@ -309,6 +309,15 @@ RKV_API int rkv_stats(struct rkv_session *session, struct rkv_stats_values *ret_
  */
 RKV_API int rkv_server_stats(struct rkv_client *client, char *buf, size_t buf_len, size_t *ret_len);
 
+/*
+ * What each byte of the server's pool is, "name value" lines as of rkv_server_stats: kv-server's
+ * manual lists them. The server looks at all that is stored, which takes about two seconds a GiB,
+ * and serves others meanwhile. Blocking, until timeout_ms. Failures: CONN, TIMEOUT, INVALID, NOMEM
+ * (the server has no memory for it).
+ */
+RKV_API int rkv_server_fsck(struct rkv_client *client, char *buf, size_t buf_len, size_t *ret_len,
+			    uint32_t timeout_ms);
+
 /* ---- Snapshots ---- */
 
 enum {

@@ -51,3 +51,10 @@ control_snapshot(struct rkv_client *client, const char *name, uint32_t number,
 	(void)deadline_ns;
 	return ERR_CONN;
 }
+
+int
+control_fsck(struct rkv_client *client, char *text, size_t text_len, size_t *ret_len,
+	     int64_t deadline_ns)
+{
+	return control_stats(client, text, text_len, ret_len, deadline_ns);
+}

@@ -16,14 +16,16 @@ test_driver_EXTRA += $(sim_FABRIC)
 test_conformance_EXTRA += tests/fabric/conformance.c $(sim_FABRIC)
 
 # The client's own files once more, with limits that make fingerprints collide and tags wrap all the
-# time: tests/sim/tiny/client/op.c is client/op.c. test_store.c itself knows nothing of limits.
+# time: tests/sim/tiny/client/op.c is client/op.c; and the server's scrubber and sweeper. test_store.c
+# itself knows nothing of limits.
 sim_TINY := -DLIMIT_HASH_BITS=12 -DLIMIT_FINGERPRINT_BITS=1 -DLIMIT_TAG_BITS=2 -DLIMIT_WORD_STAMPS=2
 sim_STORE := store store_server store_scrub store_forge store_client store_chaos store_watch \
 	store_stamps
 $(foreach f,$(sim_STORE),$(eval $(f)_CFLAGS := $(sim_TINY)))
 sim_TESTS += tests/sim/test_store
 test_store_EXTRA += $(addprefix tests/sim/tiny/client/,op.c session.c alloc.c cache.c arena.c \
-	call.c client.c) tests/fault/no_control.c $(sim_STORE:%=tests/sim/%.c) \
+	call.c client.c) $(addprefix tests/sim/tiny/server/,scrub.c blocks.c expire.c unlink.c) \
+	tests/fault/no_control.c $(sim_STORE:%=tests/sim/%.c) \
 	$(sim_FABRIC) tests/sim/lin.c
 $(O)/obj/tests/sim/tiny/%.o: %.c $(O)/flags tests/sim/module.mk
 	@mkdir -p $(@D)

@@ -326,7 +326,7 @@ start_client(struct world *w, struct peer *p)
 	c->not_forked = &not_forked;
 	pthread_mutex_init(&c->mutex, NULL);
 	pthread_cond_init(&c->changed, NULL);
-	atomic_store(&c->wall_offset_ns, (int64_t)(FORMATTED_S + 100) * INT64_C(1000000000));
+	atomic_store(&c->wall_offset_ns, (int64_t)(FORMATTED_S + STORE_BEGIN_S) * NS_OF_S);
 	p->fab = c->fab = sim_fab(w->sim);
 	watch_hook(p);
 	if (watch_region_open(w, p->fab, &p->region) != 0)

@@ -18,6 +18,7 @@
 #define GROUP_WORDS (LAYOUT_GROUP_LEN / 8)
 #define RESTARTS_MAX 4u
 #define STORE_CLOCK_S 1000u /* what clocks move by, once or twice */
+#define STORE_BEGIN_S 100   /* seconds after formatting, by all clocks */
 #define NS_OF_S INT64_C(1000000000)
 
 struct world;
@@ -139,7 +140,9 @@ struct world {
 	unsigned n_former;
 	struct scrubber *scrubber; /* store_scrub.c, or NULL */
 	uint64_t scrubber_a;       /* UINT64_MAX: it holds nothing back */
-	bool is_scrubbed;          /* its last round is over */
+	uint64_t n_sessions_ended; /* of all epochs */
+	bool is_scrubbed;          /* its last passes are over */
+	int64_t swept_s;           /* the wall clock when they began */
 	int64_t wall_ns;           /* how far clocks have been moved */
 	bool wants_clock;          /* they are to be moved as soon as nothing is in flight */
 

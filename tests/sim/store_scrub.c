@@ -1,159 +1,97 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The server's scrubber: mends what dead clients and lost connections left behind, [SCRUB]. A round
- * is
+ * The server's scrubber and sweeper, the real ones (server/scrub.c, expire.c, ...), in the
+ * simulation: what they look at is memory, as a CPU does; others move between any two looks, and it
+ * may stand still for a while; they change words on a connection of their own, and mark by a store.
+ * They hold G like a session while they act on what they have read.
  *
- *   look   at every block: a valid header that is not marked is suspected; at tentative words
- *   a stamp passes: whoever wrote such a header has published the block, marked it, or is dead
- *   scan   the index: what a slot refers to is in use. A tentative word that is still there is
- *          nobody's any more: it is killed, as any client may, and its block marked, [I6]
- *   a stamp passes: whoever took the block out of a slot before has marked it, or is dead
- *   mark   what has the very same header, and is still not marked
- *
- * It reads memory as a CPU does, others move between any two looks, and it holds G like a session
- * while it acts on words. Its last round begins when every connection is destroyed: behind it
- * nothing may be left (store_watch.c).
+ * Two passes begin when every connection is destroyed: behind them nothing may be left
+ * (store_watch.c).
  */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/scrub.h"
 #include "tests/sim/store_internal.h"
 
-#define PAUSE_STAMPS 8u /* between two rounds, at most */
+#define PAUSE_STAMPS 8u /* between two passes, at most */
+#define STEP_BYTES 2048u
 #define YIELD_PERCENT 20u
 #define SLEEP_PERCENT 2u
 
-struct suspect {
-	uint64_t off;
-	struct block_header header;
-	bool is_referred;
-};
-
 struct scrubber {
-	struct suspect *suspects;
-	unsigned n_suspects;
-	uint64_t *tentative; /* by index word, as looked at; 0: it was none */
+	struct scrub scrub;
+	struct reach reach;
+	struct world *w;
 	struct fab_endpoint *ep;
 	uint32_t key;
 	uint64_t landing[2];
-	uint64_t epoch; /* that the round belongs to */
+	uint64_t epoch; /* that all of this belongs to */
 	uint64_t random;
 };
 
 static void
-give_way(struct world *w)
+give_way(struct scrubber *s)
 {
-	uint64_t *random = &w->scrubber->random;
-	if (store_chance(random, SLEEP_PERCENT))
-		sim_sleep(w->sim, sim_now(w->sim) + (int64_t)store_random(
-							    random, (uint64_t)w->config->stamp_ns));
-	else if (store_chance(random, YIELD_PERCENT))
+	struct world *w = s->w;
+	if (store_chance(&s->random, SLEEP_PERCENT))
+		sim_sleep(w->sim,
+			  sim_now(w->sim) +
+				  (int64_t)store_random(&s->random, (uint64_t)w->config->stamp_ns));
+	else if (store_chance(&s->random, YIELD_PERCENT))
 		sim_yield(w->sim);
 }
 
 static bool
-is_over(const struct world *w)
+is_over(const struct scrubber *s)
 {
-	return w->scrubber->epoch != w->epoch;
+	return s->epoch != s->w->epoch;
 }
 
-/* Waits until the stamp of this moment has passed. */
+/* ---- What the real ones reach the region with ---- */
+
+/* Memory of another epoch stays where it was, and means nothing any more. */
+static const void *
+at(void *arg, uint64_t off, uint64_t len)
+{
+	struct scrubber *s = arg;
+	assert(off + len <= s->w->layout.region_len);
+	give_way(s);
+	return s->w->memory + off;
+}
+
+static int64_t
+wall_s(void *arg)
+{
+	struct scrubber *s = arg;
+	return wall_now(s->w) / NS_OF_S + STORE_BEGIN_S;
+}
+
+/*
+ * What the upkeep takes out of a slot: a tentative word, or that of a value that is over for all
+ * clocks; and none that may have recurred since it was read.
+ */
 static void
-await_stamp(struct world *w)
+check_word(struct scrubber *s, uint64_t off, uint64_t word)
 {
-	uint64_t moment = w->newest;
-	while (!is_over(w) && server_g(w) <= moment)
-		sim_sleep(w->sim, sim_now(w->sim) + w->config->stamp_ns / 2);
-}
-
-/* ---- Blocks ---- */
-
-static bool
-is_unmarked(const struct world *w, uint64_t off, const struct block_header *h)
-{
-	uint8_t entry = w->memory[layout_map_off(&w->layout, off)] & LAYOUT_MARK_MASK;
-	return entry == layout_mark(block_tag(h) + SLOT_TAG_COUNT - 1);
-}
-
-static bool
-is_valid(const struct world *w, uint64_t off, uint32_t block_len)
-{
+	struct world *w = s->w;
 	struct block_header h;
-	const unsigned char *bytes = w->memory + off;
-	memcpy(&h, bytes, sizeof(h));
-	if (!block_lengths_fit(&h, block_len) || block_tag(&h) >= SLOT_TAG_COUNT)
-		return false;
-	const unsigned char *key = bytes + BLOCK_HEADER_LEN;
-	struct hash hash = hash_key(key, h.key_len, w->layout.hash_seed);
-	uint64_t digest = block_digest(&hash, key + h.key_len, h.value_len);
-	return h.checksum == block_checksum(block_word(off, &h, &hash), digest, &h);
-}
-
-static void
-look_at_chunk(struct world *w, uint64_t chunk)
-{
-	struct scrubber *s = w->scrubber;
-	uint64_t desc = word_at(w, layout_desc_off(&w->layout, chunk));
-	if (chunk_state(desc) == CHUNK_FREE || chunk_class(desc) > layout_max_class(&w->layout))
+	if (is_over(s))
 		return;
-	uint32_t block_len = layout_class_granules(chunk_class(desc)) * LIMIT_GRANULE;
-	uint32_t n = layout_blocks_per_chunk(&w->layout, chunk_class(desc));
-	for (uint32_t i = 0; i < n && !is_over(w); i++) {
-		struct suspect suspect = {.off = layout_chunk_off(&w->layout, chunk) +
-						 (uint64_t)i * block_len};
-		memcpy(&suspect.header, w->memory + suspect.off, sizeof(suspect.header));
-		if (!is_unmarked(w, suspect.off, &suspect.header))
-			continue;
-		give_way(w);
-		if (!is_over(w) && is_valid(w, suspect.off, block_len))
-			s->suspects[s->n_suspects++] = suspect;
-	}
-}
-
-static void
-mark(struct world *w, uint64_t off, uint32_t tag)
-{
-	uint8_t entry = layout_mark(tag);
-	store_trace(w, "scrubber: marks the block at %x, tag %u", (unsigned)off, tag);
-	watch_marked(w, off, tag);
-	sim_server_store(w->sim, w->server, layout_map_off(&w->layout, off), &entry, 1);
-}
-
-static void
-mark_garbage(struct world *w)
-{
-	struct scrubber *s = w->scrubber;
-	for (unsigned i = 0; i < s->n_suspects; i++) {
-		const struct suspect *suspect = &s->suspects[i];
-		give_way(w);
-		if (is_over(w))
-			return;
-		if (suspect->is_referred)
-			continue;
-		if (memcmp(w->memory + suspect->off, &suspect->header, sizeof(suspect->header)) !=
-		    0)
-			continue;
-		if (!is_unmarked(w, suspect->off, &suspect->header))
-			continue;
-		store_count(w, STORE_SCRUB_MARK);
-		mark(w, suspect->off, block_tag(&suspect->header));
-	}
-}
-
-/* ---- Words ---- */
-
-static uint64_t
-off_of_slot(const struct world *w, unsigned i)
-{
-	return w->layout.index_off + 8 * (uint64_t)i;
+	stamps_expected(w, (unsigned)((off - w->layout.index_off) / 8), word);
+	if (slot_state(word) != SLOT_COMMITTED || word_at(w, off) != word)
+		return;
+	memcpy(&h, w->memory + slot_block_off(word), sizeof(h));
+	if (h.expiry == 0 || wall_s(s) <= (int64_t)h.expiry + LIMIT_SKEW_S)
+		sim_fail(w->sim, "a value is swept before its time");
 }
 
 /* A loop-back CAS, [ONE-AGENT]; behind it a READ, so that everybody sees what it did. */
-static bool
-cas(struct world *w, uint64_t off, uint64_t expect, uint64_t swap)
+static int
+cas(void *arg, uint64_t off, uint64_t expect, uint64_t swap, uint64_t *ret_found)
 {
-	struct scrubber *s = w->scrubber;
+	struct scrubber *s = arg;
 	struct fab_op ops[2] = {
 		{.kind = FAB_CAS,
 		 .roff = off,
@@ -162,116 +100,129 @@ cas(struct world *w, uint64_t off, uint64_t expect, uint64_t swap)
 		 .swap = swap},
 		{.kind = FAB_READ, .roff = off, .piece = {{&s->landing[1], 8, s->key}}},
 	};
-	struct fab_endpoint *ep = s->ep;
 	struct fab_done done;
-	if (fab_post(ep, ops, 2, NULL) != 0)
-		return false;
-	while (fab_poll(ep, &done, 1) == 0)
-		fab_wait(ep, sim_now(w->sim) + w->config->stamp_ns);
-	return done.status == 0 && s->landing[0] == expect;
+	give_way(s);
+	check_word(s, off, expect);
+	if (is_over(s) || fab_post(s->ep, ops, 2, NULL) != 0)
+		return ERR_CONN;
+	while (fab_poll(s->ep, &done, 1) == 0)
+		fab_wait(s->ep, sim_now(s->w->sim) + s->w->config->stamp_ns);
+	if (done.status != 0 || is_over(s))
+		return ERR_CONN;
+	*ret_found = s->landing[0];
+	return 0;
 }
 
 static void
-kill_word(struct world *w, unsigned i, uint64_t word)
+mark(void *arg, uint64_t block_off, uint32_t tag)
 {
-	bool won = cas(w, off_of_slot(w, i), word, slot_with_state(word, SLOT_DELETED));
-	if (!won || is_over(w))
+	struct scrubber *s = arg;
+	uint8_t entry = layout_mark(tag);
+	give_way(s);
+	if (is_over(s))
 		return;
-	store_count(w, STORE_SCRUB_KILL);
-	mark(w, slot_block_off(word), slot_tag(word));
+	store_trace(s->w, "scrubber: marks the block at %x, tag %u", (unsigned)block_off, tag);
+	watch_marked(s->w, block_off, tag);
+	sim_server_store(s->w->sim, s->w->server, layout_map_off(&s->w->layout, block_off), &entry,
+			 1);
+}
+
+static void
+hold(void *arg)
+{
+	struct scrubber *s = arg;
+	if (!is_over(s))
+		s->w->scrubber_a = s->w->newest;
+}
+
+static void
+let_go(void *arg)
+{
+	struct scrubber *s = arg;
+	if (!is_over(s))
+		s->w->scrubber_a = UINT64_MAX;
+}
+
+static uint64_t
+moment(void *arg)
+{
+	struct scrubber *s = arg;
+	return s->w->newest + 1;
 }
 
 static bool
-is_tentative(const struct world *w, unsigned i, uint64_t word)
+has_passed(void *arg, uint64_t stamp)
 {
-	return i % (LAYOUT_BUCKET_LEN / 8) != 0 && word != 0 &&
-	       slot_state(word) == SLOT_TENTATIVE && layout_block_in_range(&w->layout, word);
+	struct scrubber *s = arg;
+	return server_g(s->w) > stamp;
 }
 
-static void
-look_at_words(struct world *w)
-{
-	for (unsigned i = 0; i < w->layout.n_groups * GROUP_WORDS && !is_over(w); i++) {
-		uint64_t word = word_at(w, off_of_slot(w, i));
-		w->scrubber->tentative[i] = is_tentative(w, i, word) ? word : 0;
-		give_way(w);
-	}
-}
+/* ---- Steps ---- */
 
 static void
-note_referred(struct world *w, uint64_t word)
+begin_epoch(struct scrubber *s)
 {
-	struct scrubber *s = w->scrubber;
-	if (!slot_refers(word) || !layout_block_in_range(&w->layout, word)) /* [RANGE] */
-		return;
-	for (unsigned k = 0; k < s->n_suspects; k++)
-		if (s->suspects[k].off == slot_block_off(word))
-			s->suspects[k].is_referred = true;
-}
-
-static void
-scan(struct world *w)
-{
-	struct scrubber *s = w->scrubber;
-	w->scrubber_a = w->newest;
-	for (unsigned i = 0; i < w->layout.n_groups * GROUP_WORDS && !is_over(w); i++) {
-		uint64_t word = word_at(w, off_of_slot(w, i));
-		note_referred(w, word);
-		if (word != s->tentative[i])
-			s->tentative[i] = 0;
-		give_way(w);
-	}
-	for (unsigned i = 0; i < w->layout.n_groups * GROUP_WORDS && !is_over(w); i++)
-		if (s->tentative[i] != 0) {
-			give_way(w);
-			kill_word(w, i, s->tentative[i]);
-		}
-	w->scrubber_a = UINT64_MAX;
-}
-
-/* ---- Rounds ---- */
-
-static void
-reach_region(struct world *w)
-{
+	static const struct reach_calls calls = {at,     cas,    mark,       hold,
+						 let_go, moment, has_passed, wall_s};
 	struct fab_region *region;
-	struct scrubber *s = w->scrubber;
-	s->epoch = w->epoch;
-	if (watch_region_open(w, w->server_fab, &region) != 0 ||
+	scrub_destroy(&s->scrub);
+	s->epoch = s->w->epoch;
+	s->reach = (struct reach){.layout = &s->w->layout, .calls = &calls, .arg = s};
+	if (scrub_create(&s->scrub, &s->reach) != 0 ||
+	    watch_region_open(s->w, s->w->server_fab, &region) != 0 ||
 	    fab_connect(region, NULL, 4, 0, &s->ep) != 0)
-		sim_fail(w->sim, "the scrubber does not reach the region");
+		sim_fail(s->w->sim, "the scrubber does not reach the region");
 }
 
 static void
-scrub(struct world *w)
+count(struct world *w, enum store_event event, uint64_t n)
 {
-	struct scrubber *s = w->scrubber;
-	if (is_over(w))
-		reach_region(w);
-	s->n_suspects = 0;
-	for (uint64_t i = 0; i < w->layout.n_chunks; i++)
-		look_at_chunk(w, i);
-	look_at_words(w);
-	await_stamp(w);
-	scan(w);
-	await_stamp(w);
-	mark_garbage(w);
+	while (n--)
+		store_count(w, event);
+}
+
+static void
+step(struct scrubber *s)
+{
+	struct scrub_counts before = s->scrub.counts;
+	scrub_told(&s->scrub, s->w->n_sessions_ended, s->w->n_sessions_ended);
+	if (!scrub_step(&s->scrub, STEP_BYTES))
+		sim_sleep(s->w->sim, sim_now(s->w->sim) + s->w->config->stamp_ns / 2);
+	const struct scrub_counts *now = &s->scrub.counts;
+	uint64_t n_kills = now->n_kills - before.n_kills;
+	count(s->w, STORE_SCRUB_KILL, n_kills);
+	count(s->w, STORE_SCRUB_MARK, now->n_marked - before.n_marked - n_kills);
+	count(s->w, STORE_SCRUB_EXPIRE, now->n_expired - before.n_expired);
+	count(s->w, STORE_SCRUB_HURRY, now->n_hurried - before.n_hurried);
+}
+
+/* To the end of the pass that is under way, if any, and of n_more. */
+static void
+pass(struct scrubber *s, unsigned n_more)
+{
+	if (is_over(s))
+		begin_epoch(s);
+	uint64_t n = s->scrub.counts.n_passes + n_more;
+	do
+		step(s);
+	while (!is_over(s) && s->scrub.counts.n_passes < n);
 }
 
 static void
 scrub_main(void *arg)
 {
-	struct world *w = arg;
-	bool is_last = false;
-	while (!is_last) {
-		uint64_t pause = store_random(&w->scrubber->random,
-					      PAUSE_STAMPS * (uint64_t)w->config->stamp_ns);
+	struct scrubber *s = arg;
+	struct world *w = s->w;
+	while (w->n_ended < w->n_peers) {
+		uint64_t pause =
+			store_random(&s->random, PAUSE_STAMPS * (uint64_t)w->config->stamp_ns);
 		sim_sleep(w->sim, sim_now(w->sim) + (int64_t)pause);
-		is_last = w->n_ended == w->n_peers;
-		for (unsigned i = 0; is_last && i < w->n_peers; i++)
-			server_give_up(w, &w->peer[i]);
-		scrub(w);
+		pass(s, 1);
 	}
+	for (unsigned i = 0; i < w->n_peers; i++)
+		server_give_up(w, &w->peer[i]);
+	w->swept_s = wall_s(s);
+	pass(s, 2);
 	w->is_scrubbed = true;
 }
 
@@ -281,13 +232,10 @@ scrub_start(struct world *w)
 	struct scrubber *s = calloc(1, sizeof(*s));
 	assert(s);
 	w->scrubber = s;
+	s->w = w;
 	s->random = model_mix(w->config->seed, 2000);
-	s->suspects = calloc(w->layout.n_chunks * w->layout.chunk_size / LIMIT_GRANULE,
-			     sizeof(*s->suspects));
-	s->tentative = calloc(w->layout.n_groups * GROUP_WORDS, sizeof(*s->tentative));
-	assert(s->suspects && s->tentative);
 	fab_register(w->server_fab, s->landing, sizeof(s->landing), &s->key);
-	sim_spawn(w->sim, w->server_fab, scrub_main, w);
+	sim_spawn(w->sim, w->server_fab, scrub_main, s);
 }
 
 void
@@ -295,7 +243,6 @@ scrub_stop(struct world *w)
 {
 	if (!w->scrubber)
 		return;
-	free(w->scrubber->suspects);
-	free(w->scrubber->tentative);
+	scrub_destroy(&w->scrubber->scrub);
 	free(w->scrubber);
 }

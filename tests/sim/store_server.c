@@ -64,6 +64,7 @@ end_served(struct world *w, struct served *served)
 	store_trace(w, "server: session %u of client %u is over", (unsigned)(served - w->served),
 		    served->peer->number);
 	served->state = SERVED_ENDING;
+	w->n_sessions_ended++;
 }
 
 void

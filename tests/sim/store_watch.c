@@ -881,7 +881,23 @@ watch_restarted(struct world *w)
 	w->n_links_lost++;
 }
 
-/* Behind the scrubber's last round there is no garbage, and nothing tentative. */
+/* Behind the last passes no word is tentative, and none of a value that had expired. */
+static void
+look_for_words(struct world *w)
+{
+	for (unsigned i = 0; i < n_index_words(w); i++) {
+		uint64_t word = w->now[i];
+		if (!is_slot(i) || !slot_refers(word) || is_forged(w, word))
+			continue;
+		if (slot_state(word) == SLOT_TENTATIVE)
+			sim_fail(w->sim, "a tentative word is left, in slot %u", i);
+		const struct block_header *h = (const void *)(w->memory + slot_block_off(word));
+		if (h->expiry && w->swept_s > (int64_t)h->expiry + LIMIT_SKEW_S)
+			sim_fail(w->sim, "a value that has expired is left, in slot %u", i);
+	}
+}
+
+/* Behind the scrubber's last passes there is no garbage. */
 static void
 look_for_garbage(struct world *w)
 {
@@ -899,9 +915,6 @@ look_for_garbage(struct world *w)
 					 tag, at);
 		}
 	}
-	for (unsigned i = 0; i < n_index_words(w); i++)
-		if (is_slot(i) && w->now[i] != 0 && slot_state(w->now[i]) == SLOT_TENTATIVE)
-			sim_fail(w->sim, "a tentative word is left, in slot %u", i);
 }
 
 /* ---- The history ---- */
@@ -969,8 +982,10 @@ watch_finish(struct world *w)
 	look_at_blocks(w);
 	if (w->config->n_faults == 0 && w->n_links_lost == 0)
 		stamps_finish(w);
-	if (w->is_scrubbed)
+	if (w->is_scrubbed) {
+		look_for_words(w);
 		look_for_garbage(w);
+	}
 	if (lin_history_new(&history) != 0)
 		return;
 	for (unsigned i = 0; i < w->n_records; i++) {
