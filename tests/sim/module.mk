@@ -16,8 +16,8 @@ test_driver_EXTRA += $(sim_FABRIC)
 test_conformance_EXTRA += tests/fabric/conformance.c $(sim_FABRIC)
 
 # The client's own files once more, with limits that make fingerprints collide and tags wrap all the
-# time: tests/sim/tiny/client/op.c is client/op.c; and the server's scrubber and sweeper. test_store.c
-# itself knows nothing of limits.
+# time: tests/sim/tiny/client/op.c is client/op.c; and the server's scrubber and sweeper.
+# test_store.c itself knows nothing of limits.
 sim_TINY := -DLIMIT_HASH_BITS=12 -DLIMIT_FINGERPRINT_BITS=1 -DLIMIT_TAG_BITS=2 -DLIMIT_WORD_STAMPS=2
 sim_STORE := store store_server store_scrub store_forge store_client store_chaos store_watch \
 	store_stamps
