@@ -623,6 +623,8 @@ limit_files(rlim_t len)
 	assert_int_equal(prlimit(server->proc->pid, RLIMIT_FSIZE, &limit, NULL), 0);
 }
 
+#define N_MORE 160u /* of 60,000 bytes: more than all buffers of the writer */
+
 static void
 a_full_disk_is_told_and_keeps_the_old_file(void **state)
 {
@@ -631,15 +633,25 @@ a_full_disk_is_told_and_keeps_the_old_file(void **state)
 	put_stills();
 	take("kept");
 	uint64_t before = digest_of("kept");
-	limit_files(64 << 10);
-	struct rkv_snapshot s = await(begin_snapshot("kept"));
-	assert_int_equal(s.phase, RKV_SNAPSHOT_FAILED);
-	assert_non_null(strstr(s.reason, "limit of file sizes"));
-	assert_int_equal(load_counter(client, "snapshots_failed"), 1);
-	assert_int_equal(digest_of("kept"), before);
-	assert_false(exists(TEMPORARY));
+	for (unsigned i = 0; i < N_MORE; i++)
+		put_patiently(i, 60000);
+	/* In the first of several buffers, at its edge, and in the last one. */
+	static const rlim_t limits[] = {64 << 10, 3 << 20, 9 << 20};
+	for (unsigned i = 0; i < 3; i++) {
+		limit_files(limits[i]);
+		struct rkv_snapshot s = await(begin_snapshot("kept"));
+		assert_int_equal(s.phase, RKV_SNAPSHOT_FAILED);
+		assert_non_null(strstr(s.reason, "limit of file sizes"));
+		assert_int_equal(load_counter(client, "snapshots_failed"), i + 1);
+		assert_int_equal(digest_of("kept"), before);
+		assert_false(exists(TEMPORARY));
+	}
 	limit_files(RLIM_INFINITY);
-	assert_int_equal(take("kept").n_records, N_STILLS);
+	assert_int_equal(take("kept").n_records, N_STILLS + N_MORE);
+	end();
+	begin_restored("kept", "32M", "64K");
+	assert_int_equal(load_counter(client, "restored_records"), N_STILLS + N_MORE);
+	expect_stills();
 	end();
 }
 
