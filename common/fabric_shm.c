@@ -22,6 +22,12 @@
  *
  * A batch that completed was therefore executed while the server lived, without one system call.
  *
+ * SEVERING. Where the pool lies in a file, the next server uses the very same memory, and begins
+ * when nobody maps it any more (common/pool_file.h). A session in the middle of a batch, or one
+ * that nobody polls, must not keep it waiting: so a region that is severed loses its memory at
+ * once. Empty memory of this process takes its place, in one step of the kernel's; what is still
+ * executed falls into it, and does not count, because the life word there is 0.
+ *
  * ORDER: common/execute.h.
  *
  * Threads: an endpoint belongs to one at a time; everything else may be used by any. post and poll
@@ -50,6 +56,7 @@
 #include "common/execute.h"
 #include "common/fabric_host.h"
 #include "common/net.h"
+#include "common/pool_file.h"
 
 #define WAIT_SPINS 64
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -201,11 +208,9 @@ union control {
 	char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-int
-shm_share_send(const struct shm_share *share, int socket)
+static int
+send_descriptor(int socket, int fd, uint64_t len)
 {
-	uint64_t len = pool_len(share->pool);
-	int fd = pool_fd(share->pool);
 	union control control = {0};
 	struct iovec iov = {.iov_base = &len, .iov_len = sizeof(len)};
 	struct msghdr msg = {
@@ -224,6 +229,20 @@ shm_share_send(const struct shm_share *share, int socket)
 		n = sendmsg(socket, &msg, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 	return n == (ssize_t)sizeof(len) ? 0 : ERR_CONN;
+}
+
+int
+shm_share_send(const struct shm_share *share, int socket, pid_t pid)
+{
+	int fd = pool_fd(share->pool);
+	if (!pool_is_file(share->pool))
+		return send_descriptor(socket, fd, pool_len(share->pool));
+	int r = pool_file_lend(fd, pid, &fd);
+	if (r)
+		return r;
+	r = send_descriptor(socket, fd, pool_len(share->pool));
+	close(fd);
+	return r;
 }
 
 /* In place of the message above. */
@@ -369,11 +388,29 @@ shm_region_close(struct fab_region *region)
 	region_release((struct shm_region *)region);
 }
 
+/*
+ * Puts empty memory in the place of the mapping. It is moved there: a mapping made there could fail
+ * when the old one is gone already. Without room for it the pool stays mapped until the last
+ * endpoint is gone.
+ */
+static void
+take_memory_away(struct shm_region *region)
+{
+	void *empty = mmap(NULL, region->map_len, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (empty != MAP_FAILED &&
+	    mremap(empty, region->map_len, region->map_len, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   region->base) == MAP_FAILED)
+		munmap(empty, region->map_len);
+}
+
 static void
 shm_region_sever(struct fab_region *region)
 {
 	struct shm_region *r = (struct shm_region *)region;
-	atomic_store_explicit(&r->severed, true, memory_order_release);
+	bool is_first = !atomic_exchange_explicit(&r->severed, true, memory_order_acq_rel);
+	if (is_first && r->owns_map)
+		take_memory_away(r);
 }
 
 static int
@@ -391,16 +428,28 @@ region_new(struct fab *fab, uint64_t len, struct shm_region **ret_region)
 }
 
 /*
- * Maps a descriptor that another process sent: it must be a memfd that can neither shrink nor grow
- * (a shrunk one would be a SIGBUS), large enough for the region and the life word behind it.
+ * A memfd must not be able to shrink, which would be a SIGBUS, nor to grow. A file has no seals: it
+ * is as good as those who may write it, the server's user.
+ */
+static bool
+keeps_its_size(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	bool is_file = seals == F_SEAL_SEAL || (seals < 0 && errno == EINVAL);
+	return is_file || (seals >= 0 && (seals & SEALS) == SEALS);
+}
+
+/*
+ * Maps a descriptor that another process sent: it must be large enough for the region and the life
+ * word behind it.
  */
 static int
 region_map(struct shm_region *region, int fd)
 {
 	struct stat st;
-	int seals = fcntl(fd, F_GET_SEALS);
 	int flags = fcntl(fd, F_GETFL);
-	if (seals < 0 || flags < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size < 0)
+	if (flags < 0 || !keeps_its_size(fd) || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+	    st.st_size < 0)
 		return ERR_CORRUPT;
 	uint64_t size = (uint64_t)st.st_size;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The fabric for clients on the server's own host: the pool is a memfd passed over a unix socket,
- * and the client's CPU executes READ, WRITE, CAS and FAA on its mapping.
+ * The fabric for clients on the server's own host: the pool is a memfd, or a file, passed over a
+ * unix socket, and the client's CPU executes READ, WRITE, CAS and FAA on its mapping.
  */
 #ifndef RKV_COMMON_FABRIC_SHM_H
 #define RKV_COMMON_FABRIC_SHM_H
+
+#include <sys/types.h>
 
 #include "common/fabric.h"
 #include "common/log.h"
@@ -34,8 +36,11 @@ void shm_share_destroy(struct shm_share *share);
 /* What a client sends first on the unix socket: the token of its hello (fab_offer). */
 #define SHM_REQUEST_LEN 16u
 
-/* Hands the pool to a client: one message with the descriptor. Failure: ERR_CONN. */
-int shm_share_send(const struct shm_share *share, int socket);
+/*
+ * Hands the pool to a client, whose process is pid: one message with the descriptor. Failures:
+ * ERR_CONN; ERR_NOMEM: this process has none left.
+ */
+int shm_share_send(const struct shm_share *share, int socket, pid_t pid);
 
 /* Tells a client instead that this process has no file descriptor left. Before the request too. */
 void shm_refuse(int socket);

@@ -190,6 +190,12 @@ check_process(uint64_t len, char reason[MEMORY_REASON_MAX])
 }
 
 int
+memory_fits_file(uint64_t len, char reason[MEMORY_REASON_MAX])
+{
+	return check_process(len, reason);
+}
+
+int
 memory_fits(uint64_t len, char reason[MEMORY_REASON_MAX])
 {
 	char membership[TEXT_MAX];

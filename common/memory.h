@@ -17,6 +17,9 @@ int memory_fits(uint64_t len, char reason[MEMORY_REASON_MAX]);
 /* len bytes of huge pages of the default size. Failure as above. */
 int memory_fits_huge(uint64_t len, char reason[MEMORY_REASON_MAX]);
 
+/* A file of len bytes, mapped, on a disk. Failure as above. */
+int memory_fits_file(uint64_t len, char reason[MEMORY_REASON_MAX]);
+
 /* The default huge page size in bytes; 0: the kernel has none. */
 uint64_t memory_huge_page_size(void);
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 common_SRC += common/err.c common/log.c common/memory.c common/net.c common/pool.c \
+	common/pool_file.c \
 	common/fabric_host.c common/fabric_shm.c
 common_SRC += common/loop.c
 common_SRC += common/cm_rdma.c common/fabric_verbs.c common/fabric_verbs_connect.c \

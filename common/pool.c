@@ -30,6 +30,7 @@ struct pool {
 	size_t room;
 	size_t page;
 	bool huge;
+	bool is_file; /* else a memfd */
 };
 
 /* ---- NUMA ---- */
@@ -92,9 +93,8 @@ create_memfd(bool huge)
 	return fd;
 }
 
-/* In steps, so that a signal costs a step and not all. Returns 0 or an errno. */
-static int
-allocate(int fd, size_t len)
+int
+pool_reserve(int fd, size_t len)
 {
 	const size_t step = (size_t)256 << 20;
 	for (size_t off = 0; off < len;) {
@@ -122,7 +122,7 @@ reserve(struct pool *pool, char reason[MEMORY_REASON_MAX])
 		error = errno;
 	} else {
 		what = "reserve the memory (is a limit of this host or container too small?)";
-		error = allocate(pool->fd, map_len);
+		error = pool_reserve(pool->fd, map_len);
 	}
 	if (!error && fcntl(pool->fd, F_ADD_SEALS, SEALS)) {
 		what = "seal the memfd";
@@ -208,6 +208,34 @@ pool_create(size_t len, enum pool_huge huge, int numa_node, const struct log *lo
 	return 0;
 }
 
+int
+pool_adopt(int fd, size_t len, size_t page, bool is_huge, const struct log *log,
+	   struct pool **ret_pool)
+{
+	struct pool *pool = calloc(1, sizeof(*pool));
+	if (!pool) {
+		close(fd);
+		log_line(log, LOG_ERROR, "no memory is left");
+		return ERR_NOMEM;
+	}
+	*pool = (struct pool){
+		.fd = fd,
+		.base = MAP_FAILED,
+		.len = len,
+		.room = (len + page - 1) / page * page,
+		.page = page,
+		.huge = is_huge,
+		.is_file = true,
+	};
+	int r = map(pool, log);
+	if (r) {
+		pool_destroy(pool);
+		return r;
+	}
+	*ret_pool = pool;
+	return 0;
+}
+
 void
 pool_destroy(struct pool *pool)
 {
@@ -256,4 +284,10 @@ bool
 pool_is_huge(const struct pool *pool)
 {
 	return pool->huge;
+}
+
+bool
+pool_is_file(const struct pool *pool)
+{
+	return pool->is_file;
 }

@@ -17,8 +17,11 @@
 #include "proto/slot.h"
 
 #define LAYOUT_MAGIC UINT64_C(0x314e4f4947524b52) /* "RKRGION1" in memory order: R K R G I O N 1 */
+/* In its place while a file is being formatted: "RKUNFIN1" */
+#define LAYOUT_MAGIC_UNFINISHED UINT64_C(0x314e49464e554b52)
 #define LAYOUT_VERSION 1u
 #define LAYOUT_PAGE 4096u
+#define LAYOUT_BOOT_ID_LEN 16u
 
 /* Index: group = main, overflow, main; a combined bucket (main + overflow) is one 128-byte READ. */
 #define LAYOUT_BUCKET_LEN 64u
@@ -67,8 +70,13 @@ struct layout_superblock {
 	unsigned char reserved0[2048 - 256];
 	/* Changing: written by the server only, but for the scratch word. */
 	uint64_t next_serial;
-	unsigned char reserved1[56];
-	uint64_t scratch; /* FAA and CAS self-tests and flushes; its value means nothing */
+	uint64_t stamp;        /* newest; the next life's are newer */
+	uint64_t former_epoch; /* of the life before; the checksum may still be that life's */
+	uint64_t n_lives;      /* servers that have served the region */
+	unsigned char boot_id[LAYOUT_BOOT_ID_LEN]; /* of the machine's life, and */
+	uint64_t inode;                            /* the file, that this life is in; */
+	uint64_t is_clean; /* 1: all of the file is as it was when that life ended */
+	uint64_t scratch;  /* FAA and CAS self-tests and flushes; its value means nothing */
 	unsigned char reserved2[LAYOUT_PAGE - 2048 - 72];
 };
 static_assert(offsetof(struct layout_superblock, segment) == 120, "superblock");

@@ -128,6 +128,15 @@ look_at_index(struct census *census)
 	census->n_index_passes++;
 }
 
+int
+census_take_all(struct census *census)
+{
+	do
+		look_at_chunks(census);
+	while (census->next_chunk);
+	return census->failed ? ERR_CONN : 0;
+}
+
 void
 census_tick(struct census *census)
 {

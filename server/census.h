@@ -34,6 +34,12 @@ struct census {
 void census_init(struct census *census, struct region *region, struct sessions *sessions,
 		 const struct log *log);
 
+/*
+ * Before any session joins: no chunk has an owner any more, so that slot numbers may be issued.
+ * Failure: ERR_CONN: a descriptor could not be changed, as the log says.
+ */
+int census_take_all(struct census *census);
+
 /* The next slice of the chunk table and of the index. */
 void census_tick(struct census *census);
 

@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -22,6 +24,7 @@
 #include "common/memory.h"
 #include "server/handout.h"
 #include "server/region.h"
+#include "server/warm.h"
 
 #define FILES_WANTED (2 * LIMIT_CLIENTS + 64) /* a connection and a pidfd of each client */
 /*
@@ -127,13 +130,63 @@ check_clock(struct check *check)
 
 /* ---- Memory ---- */
 
+/* Of a file that is not there yet. */
+static void
+check_new_file(struct check *check)
+{
+	char folder[POOL_FILE_PATH_MAX], reason[MEMORY_REASON_MAX];
+	uint64_t len = check->options->layout.region_len + (uint64_t)sysconf(_SC_PAGESIZE);
+	struct statfs fs;
+	snprintf(folder, sizeof(folder), "%s", check->options->pool_file);
+	char *slash = strrchr(folder, '/');
+	snprintf(slash ? slash + (slash == folder) : folder, 2, "%s", slash ? "" : ".");
+	if (access(folder, W_OK | X_OK) || statfs(folder, &fs))
+		say(check, FAIL, "pool file",
+		    "%s: no file can be made in %s: %s: make the folder, "
+		    "for this user",
+		    check->options->pool_file, folder, strerror(errno));
+	else if ((uint64_t)fs.f_type == TMPFS_MAGIC && memory_fits(len, reason))
+		say(check, FAIL, "pool file", "%s", reason);
+	else
+		say(check, OK, "pool file", "%s will be made", check->options->pool_file);
+}
+
+static void
+check_pool_file(struct check *check)
+{
+	char reason[POOL_FILE_REASON_MAX];
+	struct pool_file file;
+	enum warm_kind kind;
+	pid_t pid;
+	const char *path = check->options->pool_file;
+	if (!path[0])
+		return;
+	if (access(path, F_OK) && errno == ENOENT) {
+		check_new_file(check);
+		return;
+	}
+	int rc = pool_file_open(path, false, &file, reason);
+	if (rc == 0)
+		rc = warm_judge(&file, check->options, &kind, reason);
+	if (rc)
+		say(check, FAIL, "pool file", "%s", reason);
+	else if (pool_file_is_mapped(&file, &pid))
+		say(check, WARN, "pool file",
+		    "%s: process %d still maps it: the start will wait until it is gone", path,
+		    (int)pid);
+	else
+		say(check, OK, "pool file", "%s %s", path,
+		    kind == WARM_FORMER ? "holds a pool" : "will be formatted");
+	pool_file_close(&file);
+}
+
 static void
 check_memory(struct check *check)
 {
 	char reason[MEMORY_REASON_MAX];
 	/* The pool has one page more: the fabric's own. */
 	uint64_t len = check->options->layout.region_len;
-	if (check->options->huge_pages == POOL_HUGE_MUST)
+	if (check->options->huge_pages == POOL_HUGE_MUST || check->options->pool_file[0])
 		return;
 	if (memory_fits(len + (uint64_t)sysconf(_SC_PAGESIZE), reason))
 		say(check, FAIL, "memory", "%s", reason);
@@ -343,9 +396,10 @@ unsigned
 check_run(const struct options *options, FILE *out)
 {
 	static void (*const checks[])(struct check * check) = {
-		check_io_uring, check_boot_id,       check_memory,       check_huge_pages,
-		check_files,    check_port,          check_metrics_port, check_clock,
-		check_rdma,     check_locked_memory, check_socket,       check_snapshots,
+		check_io_uring,  check_boot_id, check_memory,        check_huge_pages,
+		check_pool_file, check_files,   check_port,          check_metrics_port,
+		check_clock,     check_rdma,    check_locked_memory, check_socket,
+		check_snapshots,
 	};
 	struct check check = {.options = options, .out = out};
 	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)

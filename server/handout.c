@@ -149,10 +149,12 @@ give(struct handout_peer *peer, const unsigned char *token)
 		close(pidfd);
 		return;
 	}
-	int rc = shm_share_send(handout->share, peer->conn.fd);
+	int rc = shm_share_send(handout->share, peer->conn.fd, pid);
+	if (rc == ERR_NOMEM)
+		shm_refuse(peer->conn.fd);
 	if (rc)
-		log_line(handout->log, LOG_INFO,
-			 "process %d did not take the pool: it closed the connection", (int)pid);
+		log_line(handout->log, LOG_INFO, "process %d did not take the pool: %s", (int)pid,
+			 rc == ERR_CONN ? "it closed the connection" : err_str(rc));
 	else
 		handout->n_given++;
 }

@@ -4,6 +4,8 @@
  *
  *   options -> sockets bound, fabric chosen -> region reserved, formatted, opened -> loop runs ->
  *   "ready"
+ *   with a pool file: port bound, file locked and judged, fabric chosen -> former clients gone ->
+ *   region opened for another life, or formatted
  *   SIGTERM, SIGINT -> connections closed -> pool declared dead -> port given up -> exit 0
  *
  * Sockets are bound first, because that fails at once and reserving memory may take a while; they
@@ -24,11 +26,13 @@
 #include "common/loop.h"
 #include "server/check.h"
 #include "server/fsck_file.h"
+#include "server/warm.h"
 #include "server/service.h"
 #include "server/notify.h"
 #include "server/options.h"
 #include "server/region.h"
 #include "server/release.h"
+#include "server/waiting.h"
 
 #define EXIT_USAGE 2
 #define BACKLOG 1024
@@ -37,6 +41,7 @@ struct program {
 	struct options options;
 	struct log log;
 	struct loop *loop;
+	struct pool_file file;
 	struct region region;
 	struct peers peers;
 	struct service *service;
@@ -139,14 +144,39 @@ bind_unix_socket(struct program *p)
 	return rc;
 }
 
+/*
+ * Before any device: its connections end before the lock of the file is given up, and so before the
+ * next server can have it (proto/decisions, 6).
+ */
+static int
+open_file(struct program *p)
+{
+	char reason[POOL_FILE_REASON_MAX];
+	enum warm_kind kind;
+	if (!p->options.pool_file[0])
+		return 0;
+	int rc = pool_file_open(p->options.pool_file, true, &p->file, reason);
+	if (rc == 0)
+		rc = warm_judge(&p->file, &p->options, &kind, reason);
+	if (rc)
+		log_line(&p->log, LOG_ERROR, "%s", reason);
+	return rc;
+}
+
 /* Without verbs the socket is bound before the memory is reserved; or else when it turns out so. */
 static int
 open_region(struct program *p)
 {
 	const struct region_events events = peers_events(&p->peers);
-	int rc = region_choose(&p->region, &p->options, &p->bound, &p->log);
+	int rc = open_file(p);
+	if (rc == 0)
+		rc = region_choose(&p->region, &p->options, &p->bound, &p->log);
 	if (rc == 0)
 		rc = bind_unix_socket(p);
+	if (rc == 0 && p->options.pool_file[0]) {
+		p->region.file = &p->file;
+		p->region.waited_ms = waiting_for_former(&p->file, p->tcp_fd, &p->log);
+	}
 	if (rc == 0)
 		rc = region_create(&p->region, &p->options, &events);
 	if (rc == 0)
@@ -224,6 +254,7 @@ stop(struct program *p)
 	loop_destroy(p->loop);
 	service_destroy(p->service);
 	region_destroy(&p->region);
+	pool_file_close(&p->file);
 	close_if_open(p->tcp_fd);
 	close_if_open(p->unix_fd);
 	close_if_open(p->metrics_fd);
@@ -238,6 +269,7 @@ serve(const struct options *options)
 		.log = {.sink = log_to_stderr,
 			.arg = (void *)(uintptr_t) "kv-server",
 			.max_level = options->log_level},
+		.file = {.fd = -1},
 		.tcp_fd = -1,
 		.unix_fd = -1,
 		.metrics_fd = -1,

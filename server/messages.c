@@ -38,11 +38,11 @@ answer_header(const struct wire_header *to, enum wire_type type, size_t len)
 }
 
 void
-messages_farewell(int fd, const char *reason)
+messages_farewell(int fd, int code, const char *reason)
 {
 	struct wire_refused refused = {
 		.header = answer_header(NULL, WIRE_REFUSED, sizeof(refused)),
-		.code = ERR_NOMEM,
+		.code = code,
 	};
 	snprintf(refused.reason, sizeof(refused.reason), "%s", reason);
 	send(fd, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -24,6 +24,6 @@ bool messages_audited(struct audit *audit);
 void messages_give_up(struct client *client, const char *reason);
 
 /* A refusal for somebody who does not become a client; nobody waits whether it arrives. */
-void messages_farewell(int fd, const char *reason);
+void messages_farewell(int fd, int code, const char *reason);
 
 #endif

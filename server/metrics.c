@@ -61,6 +61,12 @@ show_region(const struct visit *v)
 		 "Epoch of the region: when it began, in seconds since 1970."},
 		{"pool_bytes", "rkv_pool_bytes", NULL, G, 0, layout->region_len,
 		 "Size of the pool."},
+		{"pool_file", "rkv_pool_in_file", NULL, G, 0, region->file != NULL,
+		 "1: the pool is in a file, and outlives the server."},
+		{"pool_lives", "rkv_pool_lives", NULL, G, 0, region->n_lives,
+		 "Servers that have served the pool file, this one too; 0: there is none."},
+		{"pool_waited_ms", "rkv_pool_waited_seconds", NULL, G, 3, region->waited_ms,
+		 "How long the start waited for clients of the server before."},
 		{"chunk_size", "rkv_chunk_size_bytes", NULL, G, 0, layout->chunk_size,
 		 "Size of a chunk."},
 	};

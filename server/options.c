@@ -161,6 +161,25 @@ static const char *const fabric_words[] = {
 };
 
 static int
+take_pool_file(struct options *options, const char *value, char *reason)
+{
+	if (!value[0] || strlen(value) >= sizeof(options->pool_file))
+		return invalid(reason, "the path of a file is wanted, of at most %u bytes",
+			       POOL_FILE_PATH_MAX - 1);
+	snprintf(options->pool_file, sizeof(options->pool_file), "%s", value);
+	return 0;
+}
+
+static int
+take_pool_format(struct options *options, const char *value, char *reason)
+{
+	(void)value;
+	(void)reason;
+	options->pool_format = true;
+	return 0;
+}
+
+static int
 take_fabric(struct options *options, const char *value, char *reason)
 {
 	int i = FIND_WORD(fabric_words, value);
@@ -340,6 +359,11 @@ static const struct option table[] = {
 	 "power of two, 4K to 64M, the largest value; 0: suits the pool, at most 1M", true,
 	 take_chunk_size},
 	{"huge-pages", "no|try|must", "no", "back the pool with huge pages", true, take_huge_pages},
+	{"pool-file", "PATH", NULL,
+	 "keep the pool in a file (tmpfs, hugetlbfs or disk), which the next server opens again",
+	 true, take_pool_file},
+	{"pool-format", NULL, NULL, "empty the pool file, whatever it holds", false,
+	 take_pool_format},
 	{"fabric", "verbs|soft|shm|tcp|auto", "auto",
 	 "verbs: RDMA; shm: only clients on this host; tcp: data over the control port; soft: "
 	 "these two; auto: verbs if there is a device, else soft",
@@ -603,6 +627,17 @@ default_tcp_threads(void)
 	return n < (long)TCP_THREADS_DEFAULT_MAX ? (unsigned)n : TCP_THREADS_DEFAULT_MAX;
 }
 
+static int
+check_pool_file(const struct options *options, char *reason)
+{
+	if (options->pool_format && !options->pool_file[0])
+		return invalid(reason, "--pool-format: there is no --pool-file to format");
+	if (options->huge_pages != POOL_HUGE_NO && options->pool_file[0])
+		return invalid(reason, "--huge-pages: a pool file has the pages of its file "
+				       "system: put it on a hugetlbfs instead");
+	return 0;
+}
+
 /* Computes the layout, and so finds out whether the sizes go together. */
 static int
 plan(struct options *options, char *reason)
@@ -645,6 +680,8 @@ options_parse(struct options *options, char *const argv[], char ret_reason[NET_R
 			     fabric_words[options->fabric]);
 	if (rc == 0 && options->snapshot_every_s && !options->snapshot_dir[0])
 		rc = invalid(ret_reason, "--snapshot-every needs --snapshot-dir: where to write");
+	if (rc == 0)
+		rc = check_pool_file(options, ret_reason);
 	if (rc == 0)
 		rc = plan(options, ret_reason);
 	return rc;

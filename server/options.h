@@ -13,6 +13,7 @@
 
 #include "common/net.h"
 #include "common/pool.h"
+#include "common/pool_file.h"
 #include "proto/layout.h"
 
 #define OPTIONS_PATH_MAX 1024u
@@ -28,8 +29,10 @@ struct options {
 	uint64_t index_slots; /* 0: one per 256 bytes of heap */
 	uint64_t chunk_size;  /* bytes; 0: by pool size */
 	enum pool_huge huge_pages;
-	unsigned scrub_rate;         /* MiB a second; 0: off */
-	char socket[LIMIT_PATH_MAX]; /* "": an abstract name of our own */
+	char pool_file[POOL_FILE_PATH_MAX]; /* "": a memfd */
+	bool pool_format;                   /* whatever the file holds */
+	unsigned scrub_rate;                /* MiB a second; 0: off */
+	char socket[LIMIT_PATH_MAX];        /* "": an abstract name of our own */
 	enum options_fabric fabric;
 	char rdma_device[64];            /* "": any */
 	struct net_address rdma_address; /* host "": chosen; port 0: a free one */

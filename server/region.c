@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "server/warm.h"
 
 #define CAS_NS (1000 * CLOCK_NS_PER_MS) /* on the server's own endpoint */
 #define LOOPBACK_PAUSE_NS (100 * CLOCK_NS_PER_MS)
@@ -33,19 +34,10 @@ make_identity(struct region *region)
 	 */
 	region->first_serial = random[2] % INT32_MAX + 1;
 	region->layout.formatted_s = (uint64_t)now.tv_sec;
+	region->first_stamp = 1;
 	/* Newer than that of any earlier server, also for a client that compares nothing else. */
 	region->epoch = (uint64_t)now.tv_sec * (uint64_t)CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
 	return 0;
-}
-
-static void
-format(struct region *region)
-{
-	struct layout_superblock *sb = region->superblock;
-	sb->region_id = region->region_id;
-	sb->epoch = region->epoch;
-	sb->next_serial = region->first_serial;
-	layout_to_superblock(&region->layout, sb); /* last: it computes the checksum */
 }
 
 /* Fills the formatted region, before anybody can see it. */
@@ -58,6 +50,29 @@ restore(struct region *region, const char *path)
 		return rc;
 	region->first_serial = region->restored.first_serial;
 	region->superblock->next_serial = region->first_serial;
+	return 0;
+}
+
+/* The magic number last: a file with it holds a region. */
+static int
+format(struct region *region, const struct options *options)
+{
+	struct layout_superblock *sb = region->superblock = pool_base(region->pool);
+	struct layout_superblock made = {
+		.region_id = region->region_id,
+		.epoch = region->epoch,
+		.next_serial = region->first_serial,
+	};
+	layout_to_superblock(&region->layout, &made); /* last: it computes the checksum */
+	memcpy((char *)sb + sizeof(sb->magic), (char *)&made + sizeof(made.magic),
+	       sizeof(made) - sizeof(made.magic));
+	int rc = options->restore[0] ? restore(region, options->restore) : 0;
+	if (rc)
+		return rc;
+	atomic_thread_fence(memory_order_release);
+	sb->magic = made.magic;
+	if (region->file)
+		warm_begin_first(region);
 	return 0;
 }
 
@@ -178,6 +193,14 @@ raise_locked_memory(void)
 static int
 open_verbs(struct region *region, const struct verbs_events *events, char reason[VERBS_REASON_MAX])
 {
+	if (region->file && !region->file->is_memory) {
+		snprintf(
+			reason, VERBS_REASON_MAX,
+			"an RDMA device cannot hold a pool in a file on a disk: put --pool-file on "
+			"a tmpfs (/dev/shm) or hugetlbfs");
+		close_verbs(region);
+		return ERR_INVALID;
+	}
 	raise_locked_memory();
 	int rc = verbs_server_create(region->device, pool_base(region->pool),
 				     pool_room(region->pool), events, region->log, &region->verbs,
@@ -251,11 +274,10 @@ map_found(struct region *region)
 	return 0;
 }
 
-int
-region_create(struct region *region, const struct options *options,
-	      const struct region_events *events)
+/* In memory that ends with this process and those that map it. */
+static int
+create_in_memory(struct region *region, const struct options *options)
 {
-	region->layout = options->layout;
 	int rc = make_identity(region);
 	if (rc) {
 		log_line(region->log, LOG_ERROR, "no random numbers from the kernel (getrandom)");
@@ -264,17 +286,55 @@ region_create(struct region *region, const struct options *options,
 	int node = region->device ? verbs_device_numa_node(region->device) : POOL_NODE_ANY;
 	rc = pool_create(region->layout.region_len, options->huge_pages, node, region->log,
 			 &region->pool);
+	if (rc)
+		return rc;
+	return format(region, options);
+}
+
+/* In a file, that has a region already or gets one. */
+static int
+create_in_file(struct region *region, const struct options *options)
+{
+	char reason[POOL_FILE_REASON_MAX];
+	enum warm_kind kind;
+	int rc = warm_judge(region->file, options, &kind, reason);
+	if (rc) {
+		log_line(region->log, LOG_ERROR, "%s", reason);
+		return rc;
+	}
+	if (kind == WARM_FORMER && options->restore[0]) {
+		log_line(
+			region->log, LOG_ERROR,
+			"%s holds a pool already, which --restore would overwrite: leave --restore "
+			"out, or start once with --pool-format",
+			region->file->path);
+		return ERR_INVALID;
+	}
+	if (kind == WARM_UNFINISHED)
+		log_line(region->log, LOG_WARN, "%s was left half formatted: formatting it again",
+			 region->file->path);
+	rc = kind == WARM_FORMER ? 0 : make_identity(region);
 	if (rc == 0)
-		rc = map_found(region);
+		rc = pool_file_take(region->file, region->layout.region_len, kind != WARM_FORMER,
+				    region->log, &region->pool);
 	if (rc)
 		return rc;
+	if (kind != WARM_FORMER)
+		return format(region, options);
 	region->superblock = pool_base(region->pool);
-	format(region);
-	if (options->restore[0])
-		rc = restore(region, options->restore);
-	if (rc)
-		return rc;
-	return open_to_clients(region, options, events);
+	return warm_begin_next(region);
+}
+
+int
+region_create(struct region *region, const struct options *options,
+	      const struct region_events *events)
+{
+	region->layout = options->layout;
+	int rc = map_found(region);
+	if (rc == 0)
+		rc = region->file ? create_in_file(region, options)
+				  : create_in_memory(region, options);
+	return rc ? rc : open_to_clients(region, options, events);
 }
 
 void
@@ -283,6 +343,8 @@ region_destroy(struct region *region)
 	tcp_server_destroy(region->tcp);
 	close_verbs(region);
 	shm_share_destroy(region->share);
+	if (region->n_lives)
+		warm_end(region);
 	pool_destroy(region->pool);
 	if (region->found)
 		munmap(region->found, LAYOUT_PAGE);

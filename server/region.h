@@ -16,12 +16,14 @@
 #include "common/fabric_verbs.h"
 #include "common/log.h"
 #include "common/pool.h"
+#include "common/pool_file.h"
 #include "proto/layout.h"
 #include "server/options.h"
 #include "server/restore.h"
 
 struct region {
 	const struct log *log;
+	struct pool_file *file; /* that the pool lies in; NULL: it ends with the process */
 	struct pool *pool;
 	struct shm_share *share;       /* NULL: verbs */
 	struct verbs_device *device;   /* NULL: no verbs */
@@ -36,8 +38,11 @@ struct region {
 	struct layout_superblock *superblock; /* in the pool */
 	uint64_t region_id;
 	uint64_t epoch;
-	uint64_t first_serial;
 	struct restored restored; /* zeroed: it began empty */
+	uint64_t first_serial;    /* of a region that is formatted now */
+	uint64_t first_stamp;     /* newer than any of an earlier life */
+	uint64_t waited_ms;       /* for clients of earlier lives */
+	uint64_t n_lives;         /* servers that have served it, this one too; 0: no file */
 };
 
 /* What the servers of the two kinds of peers are given. */
@@ -55,9 +60,10 @@ int region_choose(struct region *region, const struct options *options,
 		  const struct net_address *listen, const struct log *log);
 
 /*
- * Then: reserves and formats it, and opens it to clients. A device that cannot hold it is given up
- * for soft, unless the options ask for verbs. The log says what went wrong. Failures: ERR_NOMEM,
- * ERR_PERM, ERR_CONN, ERR_INVALID; with --restore also those of restore_file.
+ * Then: reserves and formats it, or opens what is in its file, which the caller has set in between;
+ * and opens it to clients. A device that cannot hold it is given up for soft, unless the options ask
+ * for verbs. The log says what went wrong. Failures: ERR_NOMEM,
+ * ERR_PERM, ERR_CONN, ERR_INVALID, ERR_VERSION, ERR_CORRUPT; with --restore those of restore_file.
  */
 int region_create(struct region *region, const struct options *options,
 		  const struct region_events *events);

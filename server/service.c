@@ -139,7 +139,8 @@ accepted(struct loop_listener *listener, int fd)
 	if (service->n_connections >= CONNECTIONS_MAX)
 		conn_queue_drop_first(&service->greeting);
 	if (!client) {
-		messages_farewell(fd, "the server has no memory left for another connection");
+		messages_farewell(fd, ERR_NOMEM,
+				  "the server has no memory left for another connection");
 		close(fd);
 		return;
 	}
@@ -163,7 +164,8 @@ refused_for_files(struct loop_listener *listener, int fd)
 {
 	service_of(listener)->n_handshakes_refused++;
 	messages_farewell(
-		fd, "the server has no file descriptor left (RLIMIT_NOFILE): try again later");
+		fd, ERR_NOMEM,
+		"the server has no file descriptor left (RLIMIT_NOFILE): try again later");
 }
 
 /* ---- Time ---- */
@@ -228,6 +230,7 @@ tick_done(struct loop_op *op, int result)
 	int64_t now = clock_now_ns();
 	loop_timer(service->loop, op, LIMIT_STAMP_MS, tick_done);
 	sessions_tick(&service->sessions);
+	service->region->superblock->stamp = service->sessions.newest;
 	give_up_stalled(service);
 	conn_queue_expire(&service->greeting, now);
 	conn_queue_expire(&service->talking, now);
@@ -252,7 +255,8 @@ init(struct service *service, const struct service_setup *setup)
 	conn_queue_init(&service->greeting, LIMIT_HANDSHAKE_MS);
 	conn_queue_init(&service->talking, LIMIT_LEASE_MS);
 	snprintf(service->unix_path, sizeof(service->unix_path), "%s", setup->unix_path);
-	sessions_init(&service->sessions, &setup->region->superblock->next_serial, 1);
+	sessions_init(&service->sessions, &setup->region->superblock->next_serial,
+		      setup->region->first_stamp);
 	census_init(&service->census, setup->region, &service->sessions, setup->log);
 	service->reach_of =
 		(struct reach_region){setup->region, &service->sessions, &service->worker};
@@ -294,6 +298,10 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 	if (rc == 0) {
 		wrong = NET_BOOT_ID_REMEDY;
 		rc = net_boot_id(service->boot_id);
+	}
+	if (rc == 0 && setup->region->n_lives > 1) {
+		wrong = "the chunks of former sessions cannot be taken: does the RDMA device work?";
+		rc = census_take_all(&service->census);
 	}
 	if (rc == 0 && setup->unix_fd >= 0) {
 		wrong = WATCH_REMEDY;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,6 +19,7 @@
 #include "common/err.h"
 #include "common/memory.h"
 #include "common/pool.h"
+#include "common/pool_file.h"
 
 #define LEN UINT64_C(1000000) /* not a multiple of a page */
 
@@ -56,6 +58,75 @@ test_pool(void **state)
 	memset(base, 0xff, pool_map_len(pool));
 	pool_destroy(pool);
 	pool_destroy(NULL);
+}
+
+/* ---- In a file ---- */
+
+#define FILE_PATH "/tmp/rkv-test-pool-file"
+
+static void
+open_file(struct pool_file *file, int want)
+{
+	char reason[POOL_FILE_REASON_MAX] = "";
+	int rc = pool_file_open(FILE_PATH, true, file, reason);
+	if (rc != want)
+		fail_msg("%d: %s", rc, reason);
+	if (want)
+		assert_non_null(strstr(reason, "kv-server"));
+}
+
+static void
+assert_mapped_by(int fd, pid_t want)
+{
+	const struct pool_file file = {.fd = fd};
+	pid_t pid;
+	assert_int_equal(pool_file_is_mapped(&file, &pid), want != 0);
+	assert_int_equal(pid, want);
+}
+
+/* The lock of a client lasts as long as its mapping, not its descriptor. */
+static void
+test_file(void **state)
+{
+	struct pool_file file, other;
+	struct pool *pool;
+	char bytes[8];
+	int fd;
+	(void)state;
+	unlink(FILE_PATH);
+	open_file(&file, 0);
+	pool_file_close(&file);
+	assert_int_equal(access(FILE_PATH, F_OK), -1); /* nothing was made of it */
+	open_file(&file, 0);
+	assert_int_equal(file.len, 0);
+	open_file(&other, ERR_CONN);
+	assert_int_equal(pool_file_take(&file, LEN, true, NULL, &pool), 0);
+	assert_true(pool_is_file(pool));
+	assert_memory_equal(pool_base(pool), "RKUNFIN1", 8);
+	assert_int_equal(((char *)pool_base(pool))[8], 0);
+	memcpy(pool_base(pool), "contents", 8);
+	assert_mapped_by(pool_fd(pool), 0);
+	assert_int_equal(pool_file_lend(pool_fd(pool), 4711, &fd), 0);
+	size_t len = pool_map_len(pool);
+	void *map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
+	assert_true(map != MAP_FAILED);
+	close(fd);
+	assert_mapped_by(pool_fd(pool), 4711);
+	open_file(&other, ERR_CONN);
+	pool_destroy(pool);
+	/* The next server. */
+	open_file(&file, 0);
+	assert_int_equal(file.len, len);
+	assert_int_equal(file.len, pool_file_len_for(&file, LEN));
+	assert_int_equal(pool_file_peek(&file, bytes, sizeof(bytes)), 8);
+	assert_memory_equal(bytes, "contents", 8);
+	assert_mapped_by(file.fd, 4711);
+	munmap(map, len);
+	assert_mapped_by(file.fd, 0);
+	assert_int_equal(pool_file_take(&file, LEN, false, NULL, &pool), 0);
+	assert_memory_equal(pool_base(pool), "contents", 8);
+	pool_destroy(pool);
+	unlink(FILE_PATH);
 }
 
 static void
@@ -184,9 +255,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pool),       cmocka_unit_test(test_too_large),
-		cmocka_unit_test(test_huge),       cmocka_unit_test(test_node),
-		cmocka_unit_test(test_own_policy),
+		cmocka_unit_test(test_pool),      cmocka_unit_test(test_file),
+		cmocka_unit_test(test_too_large), cmocka_unit_test(test_huge),
+		cmocka_unit_test(test_node),      cmocka_unit_test(test_own_policy),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
