@@ -61,9 +61,9 @@ int region_choose(struct region *region, const struct options *options,
 
 /*
  * Then: reserves and formats it, or opens what is in its file, which the caller has set in between;
- * and opens it to clients. A device that cannot hold it is given up for soft, unless the options ask
- * for verbs. The log says what went wrong. Failures: ERR_NOMEM,
- * ERR_PERM, ERR_CONN, ERR_INVALID, ERR_VERSION, ERR_CORRUPT; with --restore those of restore_file.
+ * and opens it to clients. A device that cannot hold it is given up for soft, unless the options
+ * ask for verbs. The log says what went wrong. Failures: ERR_NOMEM, ERR_PERM, ERR_CONN,
+ * ERR_INVALID, ERR_VERSION, ERR_CORRUPT; with --restore also those of restore_file.
  */
 int region_create(struct region *region, const struct options *options,
 		  const struct region_events *events);

@@ -2,7 +2,7 @@
 /*
  * Warm restart: a region in a file, which outlives its servers. A *life* of it is one server's
  * time. Between two lives nothing is forgotten but who the sessions were: they are all dead, their
- * chunks orphans, and clients that come again join anew, with new serials, because the epoch is new.
+ * chunks orphans, and clients that come again join anew, with new serials, as the epoch is new.
  *
  *   judge    before anything else: what is in the file, and may it be used?
  *   (wait)   until no client of an earlier life can reach it any more (waiting.h), [DEAD]
