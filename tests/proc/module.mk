@@ -20,11 +20,12 @@ san_TESTS += tests/proc/test_client_control
 test_client_control_EXTRA := tests/proc/fake_server.c tests/proc/proc.c \
 	tests/fabric/shm_pair.c tests/fabric/pair.c
 load_TESTS := tests/proc/test_cost tests/proc/test_mixed tests/proc/test_kill \
-	tests/proc/test_space tests/proc/test_limits tests/proc/test_restart
+	tests/proc/test_space tests/proc/test_limits tests/proc/test_restart \
+	tests/proc/test_churn
 load_EXTRA := tests/proc/load.c tests/proc/proc.c tests/sim/lin.c
 proc_TESTS += $(load_TESTS)
 san_TESTS += $(load_TESTS)
-slow_TESTS += tests/proc/test_space
+slow_TESTS += tests/proc/test_space tests/proc/test_churn
 tiny_tags_TESTS += tests/proc/test_mixed tests/proc/test_space
 tiny_hash_TESTS += tests/proc/test_mixed tests/proc/test_limits
 test_cost_EXTRA := $(load_EXTRA) tests/fault/heap.c
@@ -33,6 +34,7 @@ test_kill_EXTRA := $(load_EXTRA)
 test_space_EXTRA := $(load_EXTRA)
 test_limits_EXTRA := $(load_EXTRA)
 test_restart_EXTRA := $(load_EXTRA)
+test_churn_EXTRA := $(load_EXTRA)
 proc_TESTS += tests/proc/test_instructions
 tests_PROGRAMS += tests/proc/warm_get
 proc_TESTS += tests/proc/test_peers
