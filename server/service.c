@@ -213,7 +213,8 @@ scrub(struct service *service)
 	uint64_t bytes = ((uint64_t)service->scrub_rate << 20) * LIMIT_STAMP_MS / 1000;
 	if (!service->scrub_rate)
 		return;
-	scrub_told(&service->scrub, sessions->n_died,
+	/* Those of earlier lives of the region count as one that has died. */
+	scrub_told(&service->scrub, sessions->n_died + (service->region->n_lives > 1),
 		   sessions->n_left + sessions->n_died + service->n_relinked);
 	if (scrub_is_hurried(&service->scrub) && bytes < SCRUB_HURRIED_BYTES)
 		bytes = SCRUB_HURRIED_BYTES;
