@@ -33,6 +33,8 @@
 #include "common/err.h"
 #include "proto/limits.h"
 
+#define ADDRESSES_MAX 16u /* that a name stands for */
+
 /* ---- Text ---- */
 
 void
@@ -439,13 +441,15 @@ net_connect(const struct net_address *address, int64_t deadline_ns, int *ret_fd,
 
 /* Binds and listens; returns 0 or an errno. */
 static int
-listen_one(const struct addrinfo *a, int backlog, int *ret_fd)
+listen_one(const struct addrinfo *a, int v6_only, int backlog, int *ret_fd)
 {
 	int one = 1, error = 0;
 	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return errno;
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) ||
+	if ((a->ai_family == AF_INET6 &&
+	     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only))) ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) ||
 	    bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, backlog)) {
 		error = errno;
 		close(fd);
@@ -481,29 +485,88 @@ net_peer(int fd, struct net_address *ret_peer)
 	return numeric_address(fd, getpeername, ret_peer) ? ERR_CONN : 0;
 }
 
+static void
+set_port(struct addrinfo *a, uint16_t port)
+{
+	/* IPv4 and IPv6 have it in the same place. */
+	((struct sockaddr_in *)(void *)a->ai_addr)->sin_port = htons(port);
+}
+
+static void
+close_listeners(struct net_listener *listeners, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		close(listeners[i].fd);
+}
+
+/*
+ * Listens at one address more. Returns 0 or an errno; EADDRNOTAVAIL, EAFNOSUPPORT: this machine has
+ * no such address.
+ */
+static int
+listen_more(struct addrinfo *a, bool v6_only, int backlog, struct net_listener *listeners,
+	    unsigned *n)
+{
+	if (*n > 0)
+		set_port(a, listeners[0].bound.port);
+	int error = listen_one(a, v6_only, backlog, &listeners[*n].fd);
+	if (error)
+		return error;
+	if (numeric_address(listeners[*n].fd, getsockname, &listeners[*n].bound)) {
+		close(listeners[*n].fd);
+		return ENOBUFS;
+	}
+	(*n)++;
+	return 0;
+}
+
 int
-net_listen(const struct net_address *address, int backlog, int *ret_fd,
-	   struct net_address *ret_bound, char reason[NET_REASON_MAX])
+net_listen_each(const struct net_address *address, bool v6_only, int backlog,
+		struct net_listener *listeners, unsigned max, unsigned *ret_n,
+		char reason[NET_REASON_MAX])
 {
 	struct lookup *l;
-	int fd = -1, error = EADDRNOTAVAIL;
+	unsigned n = 0;
+	int missing = EADDRNOTAVAIL, error = 0;
 	int64_t deadline_ns = clock_now_ns() + LIMIT_CONNECT_TIMEOUT_MS * CLOCK_NS_PER_MS;
 	int r = resolve(address, AI_PASSIVE, deadline_ns, &l, reason);
 	if (r)
 		return r;
-	for (const struct addrinfo *a = l->found; a && error; a = a->ai_next)
-		error = listen_one(a, backlog, &fd);
-	lookup_release(l);
-	if (error)
-		return fail_errno(reason, "cannot listen on", address, error);
-	r = numeric_address(fd, getsockname, ret_bound);
-	if (r) {
-		snprintf(reason, NET_REASON_MAX, "cannot tell the address listened on: %s",
-			 err_str(r));
-		close(fd);
-		return r;
+	for (struct addrinfo *a = l->found; a && !error && !r; a = a->ai_next) {
+		if (n == max)
+			r = invalid(reason, "'%s' stands for more addresses than %u", address->host,
+				    max);
+		else
+			error = listen_more(a, v6_only, backlog, listeners, &n);
+		if (error == EADDRNOTAVAIL || error == EAFNOSUPPORT) {
+			missing = error;
+			error = 0;
+		}
 	}
-	*ret_fd = fd;
+	lookup_release(l);
+	if (!r && !error && n == 0)
+		error = missing;
+	if (error)
+		r = fail_errno(reason, "cannot listen on", address, error);
+	if (r)
+		close_listeners(listeners, n);
+	else
+		*ret_n = n;
+	return r;
+}
+
+int
+net_listen(const struct net_address *address, int backlog, int *ret_fd,
+	   struct net_address *ret_bound, char reason[NET_REASON_MAX])
+{
+	struct net_listener listeners[ADDRESSES_MAX];
+	unsigned n;
+	int r = net_listen_each(address, false, backlog, listeners, ADDRESSES_MAX, &n, reason);
+	if (r)
+		return r;
+	close_listeners(listeners + 1, n - 1);
+	*ret_fd = listeners[0].fd;
+	*ret_bound = listeners[0].bound;
 	return 0;
 }
 

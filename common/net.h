@@ -8,6 +8,7 @@
 #ifndef RKV_COMMON_NET_H
 #define RKV_COMMON_NET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -63,6 +64,20 @@ int net_peer(int fd, struct net_address *ret_peer);
 
 /* Waits for poll(2) events on fd. Failures: ERR_TIMEOUT, ERR_CONN. */
 int net_wait(int fd, short events, int64_t deadline_ns);
+
+struct net_listener {
+	int fd;
+	struct net_address bound;
+};
+
+/*
+ * The same at each address that the host's name stands for and this machine has, at most max of
+ * them; port 0: the same free one for all. v6_only: [::] does not take IPv4. Further failure:
+ * ERR_INVALID: there are more.
+ */
+int net_listen_each(const struct net_address *address, bool v6_only, int backlog,
+		    struct net_listener *listeners, unsigned max, unsigned *ret_n,
+		    char reason[NET_REASON_MAX]);
 
 /* Sets TCP_NODELAY on an accepted socket; harmless on others. */
 void net_set_nodelay(int fd);

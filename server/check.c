@@ -23,6 +23,7 @@
 #include "common/loop.h"
 #include "common/memory.h"
 #include "server/handout.h"
+#include "server/ports.h"
 #include "server/region.h"
 #include "server/warm.h"
 
@@ -245,7 +246,7 @@ check_locked_memory(struct check *check)
 static unsigned
 files_needed(const struct options *options)
 {
-	unsigned n = FILES_MIN + 2 * FILES_OF_LISTENER;
+	unsigned n = FILES_MIN + (1 + options->n_listen) * FILES_OF_LISTENER;
 	if (options->fabric == OPTIONS_VERBS || options->fabric == OPTIONS_SHM)
 		return n;
 	return n + 1 + options->tcp_threads * FILES_OF_RESPONDER;
@@ -298,31 +299,30 @@ check_files(struct check *check)
 }
 
 static void
-check_listen(struct check *check, const char *name, const struct net_address *address)
+check_listen(struct check *check, const char *name, const struct net_address *addresses, unsigned n)
 {
-	char reason[NET_REASON_MAX], text[NET_TEXT_MAX];
-	struct net_address bound;
-	int fd;
-	if (net_listen(address, 1, &fd, &bound, reason)) {
+	char reason[NET_REASON_MAX], text[PORTS_MAX * NET_TEXT_MAX];
+	struct ports ports;
+	if (ports_open(&ports, addresses, n, reason)) {
 		say(check, FAIL, name, "%s", reason);
 		return;
 	}
-	close(fd);
-	net_format(&bound, text);
-	say(check, OK, name, "%s is free", text);
+	ports_format(&ports, text, sizeof(text));
+	say(check, OK, name, "%s %s free", text, ports.n > 1 ? "are" : "is");
+	ports_close(&ports);
 }
 
 static void
 check_port(struct check *check)
 {
-	check_listen(check, "port", &check->options->listen);
+	check_listen(check, "port", check->options->listen, check->options->n_listen);
 }
 
 static void
 check_metrics_port(struct check *check)
 {
 	if (check->options->metrics_listen.host[0])
-		check_listen(check, "metrics port", &check->options->metrics_listen);
+		check_listen(check, "metrics port", &check->options->metrics_listen, 1);
 }
 
 static void
@@ -363,7 +363,7 @@ check_rdma(struct check *check)
 	char line[KEPT_MAX] = "";
 	const struct log log = {.sink = keep_line, .arg = line, .max_level = LOG_INFO};
 	struct region region;
-	if (region_choose(&region, check->options, &check->options->listen, &log))
+	if (region_choose(&region, check->options, &check->options->listen[0], &log))
 		say(check, FAIL, "rdma devices", "%s", line);
 	else
 		say(check, OK, "rdma devices", "%s",

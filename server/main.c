@@ -35,7 +35,7 @@
 #include "server/waiting.h"
 
 #define EXIT_USAGE 2
-#define BACKLOG 1024
+#define BACKLOG 1024 /* of the metrics port */
 
 struct program {
 	struct options options;
@@ -45,11 +45,10 @@ struct program {
 	struct region region;
 	struct peers peers;
 	struct service *service;
-	int tcp_fd;
+	struct ports ports;
 	int unix_fd;
 	int metrics_fd;
 	struct handout_file unix_file;
-	struct net_address bound;
 	int signal_fd;
 	struct loop_op signal_op;
 };
@@ -104,7 +103,7 @@ static int
 bind_control_port(struct program *p)
 {
 	char reason[NET_REASON_MAX];
-	int rc = net_listen(&p->options.listen, BACKLOG, &p->tcp_fd, &p->bound, reason);
+	int rc = ports_open(&p->ports, p->options.listen, p->options.n_listen, reason);
 	if (rc)
 		log_line(&p->log, LOG_ERROR, "%s", reason);
 	return rc;
@@ -137,7 +136,7 @@ bind_unix_socket(struct program *p)
 		return 0;
 	if (!path[0])
 		snprintf(path, sizeof(p->options.socket), "@rkv-%d-%u", (int)getpid(),
-			 p->bound.port);
+			 p->ports.port[0].bound.port);
 	int rc = handout_listen(path, &p->unix_fd, &p->unix_file, reason);
 	if (rc)
 		log_line(&p->log, LOG_ERROR, "%s", reason);
@@ -170,12 +169,12 @@ open_region(struct program *p)
 	const struct region_events events = peers_events(&p->peers);
 	int rc = open_file(p);
 	if (rc == 0)
-		rc = region_choose(&p->region, &p->options, &p->bound, &p->log);
+		rc = region_choose(&p->region, &p->options, &p->ports.port[0].bound, &p->log);
 	if (rc == 0)
 		rc = bind_unix_socket(p);
 	if (rc == 0 && p->options.pool_file[0]) {
 		p->region.file = &p->file;
-		p->region.waited_ms = waiting_for_former(&p->file, p->tcp_fd, &p->log);
+		p->region.waited_ms = waiting_for_former(&p->file, &p->ports, &p->log);
 	}
 	if (rc == 0)
 		rc = region_create(&p->region, &p->options, &events);
@@ -190,8 +189,8 @@ say_ready(const struct program *p)
 {
 	const struct layout *layout = &p->region.layout;
 	struct fab_offer offer;
-	char text[NET_TEXT_MAX];
-	net_format(&p->bound, text);
+	char text[PORTS_MAX * NET_TEXT_MAX];
+	ports_format(&p->ports, text, sizeof(text));
 	region_offer(&p->region, &offer);
 	const char *what = p->region.verbs ? ", address " : p->unix_fd >= 0 ? ", socket " : "";
 	const char *where = p->region.verbs ? offer.verbs_address : p->options.socket;
@@ -229,7 +228,7 @@ start(struct program *p)
 		.region = &p->region,
 		.options = &p->options,
 		.peers = &p->peers,
-		.tcp_fd = p->tcp_fd,
+		.ports = &p->ports,
 		.unix_fd = p->unix_fd,
 		.unix_path = p->unix_fd >= 0 ? p->options.socket : "",
 		.metrics_fd = p->metrics_fd,
@@ -255,7 +254,7 @@ stop(struct program *p)
 	service_destroy(p->service);
 	region_destroy(&p->region);
 	pool_file_close(&p->file);
-	close_if_open(p->tcp_fd);
+	ports_close(&p->ports);
 	close_if_open(p->unix_fd);
 	close_if_open(p->metrics_fd);
 	close_if_open(p->signal_fd);
@@ -270,7 +269,6 @@ serve(const struct options *options)
 			.arg = (void *)(uintptr_t) "kv-server",
 			.max_level = options->log_level},
 		.file = {.fd = -1},
-		.tcp_fd = -1,
 		.unix_fd = -1,
 		.metrics_fd = -1,
 		.signal_fd = -1,

@@ -166,8 +166,7 @@ welcome(struct client *client, const struct wire_hello *hello)
 	memcpy(answer.verbs_address, offer.verbs_address, sizeof(answer.verbs_address));
 	memcpy(answer.boot_id, service->boot_id, sizeof(answer.boot_id));
 	memcpy(answer.unix_path, service->unix_path, sizeof(answer.unix_path));
-	if (region->tcp)
-		snprintf(answer.tcp_address, sizeof(answer.tcp_address), "%s", WIRE_TCP_HERE);
+	memcpy(answer.tcp_address, service->tcp_address, sizeof(answer.tcp_address));
 	if (client->has_token)
 		memcpy(answer.token, client->token, sizeof(answer.token));
 	conn_send(&client->conn, &answer, sizeof(answer));

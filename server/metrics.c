@@ -238,7 +238,7 @@ show_connections(const struct visit *v)
 		{"connections_accepted", "rkv_connections_accepted_total", NULL, C, 0,
 		 service->n_accepted, "Control connections that were accepted."},
 		{"connections_turned_away", "rkv_connections_turned_away_total", NULL, C, 0,
-		 service->listener.n_refused, "Those refused for want of file descriptors."},
+		 service_turned_away(service), "Those refused for want of file descriptors."},
 		{"connections_expired", "rkv_connections_expired_total", NULL, C, 0,
 		 service->greeting.n_expired + service->talking.n_expired,
 		 "Those closed because the peer was silent for too long."},

@@ -3,7 +3,8 @@ server_SRC += server/main.c server/options.c server/region.c server/sessions.c s
 	server/reach.c server/unlink.c server/blocks.c server/scrub.c server/expire.c \
 	server/fsck.c server/fsck_file.c server/audit.c \
 	server/warm.c server/recover.c server/waiting.c \
-	server/client.c server/conn.c server/handout.c server/peers.c server/service.c \
+	server/client.c server/conn.c server/handout.c server/peers.c server/ports.c \
+	server/service.c \
 	server/messages.c server/stats.c \
 	server/metrics.c server/exposition.c server/exporter.c server/check.c server/notify.c \
 	server/release.c \

@@ -71,16 +71,48 @@ parse_size(const char *text, uint64_t *ret_size)
 	return true;
 }
 
+/* Does one of the addresses stand there twice? Then the second would find its port in use. */
+static bool
+is_repeated(const struct net_address *addresses, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned j = 0; j < i; j++)
+			if (addresses[i].port && addresses[i].port == addresses[j].port &&
+			    strcmp(addresses[i].host, addresses[j].host) == 0)
+				return true;
+	return false;
+}
+
 static int
 take_listen(struct options *options, const char *value, char *reason)
 {
+	struct net_address listen[OPTIONS_LISTEN_MAX];
 	unsigned n;
 	if (value[0] && strspn(value, "0123456789") == strlen(value))
 		return invalid(reason,
 			       "this is a port without a host: write 127.0.0.1:%.5s for "
 			       "this machine, 0.0.0.0:%.5s for all networks",
 			       value, value);
-	int rc = net_parse(value, WIRE_DEFAULT_PORT, &options->listen, 1, &n, reason);
+	int rc = net_parse(value, WIRE_DEFAULT_PORT, listen, OPTIONS_LISTEN_MAX, &n, reason);
+	if (rc)
+		return rc;
+	if (n > OPTIONS_LISTEN_MAX)
+		return invalid(reason,
+			       "at most %u addresses are wanted, not %u: 0.0.0.0 or [::] "
+			       "stands for all of this machine's",
+			       OPTIONS_LISTEN_MAX, n);
+	if (is_repeated(listen, n))
+		return invalid(reason, "an address stands there twice");
+	memcpy(options->listen, listen, sizeof(listen[0]) * n);
+	options->n_listen = n;
+	return 0;
+}
+
+static int
+take_advertise(struct options *options, const char *value, char *reason)
+{
+	unsigned n;
+	int rc = net_parse(value, 0, &options->advertise, 1, &n, reason);
 	if (rc == 0 && n != 1)
 		rc = invalid(reason, "one address is wanted, not %u", n);
 	return rc;
@@ -349,9 +381,12 @@ take_help(struct options *options, const char *value, char *reason)
 }
 
 static const struct option table[] = {
-	{"listen", "HOST:PORT", "127.0.0.1:7440",
-	 "address of the control port; [ADDRESS]:PORT for IPv6; port 0: a free one", true,
-	 take_listen},
+	{"listen", "HOST:PORT[,HOST:PORT...]", "127.0.0.1:7440",
+	 "addresses of the control port, which takes data over tcp too; [ADDRESS]:PORT for IPv6; "
+	 "port 0: a free one",
+	 true, take_listen},
+	{"advertise", "HOST[:PORT]", "where they connected",
+	 "where clients are told to connect for data over tcp", true, take_advertise},
 	{"pool-size", "SIZE", "1G", "memory that clients share, 1M to 256G", true, take_pool_size},
 	{"index-slots", "N", "0", "keys the index has room for; 0: one per 256 bytes of heap", true,
 	 take_index_slots},
@@ -664,7 +699,8 @@ int
 options_parse(struct options *options, char *const argv[], char ret_reason[NET_REASON_MAX])
 {
 	*options = (struct options){
-		.listen = {.host = "127.0.0.1", .port = WIRE_DEFAULT_PORT},
+		.n_listen = 1,
+		.listen = {{.host = "127.0.0.1", .port = WIRE_DEFAULT_PORT}},
 		.pool_size = POOL_DEFAULT,
 		.tcp_threads = default_tcp_threads(),
 		.scrub_rate = SCRUB_RATE_DEFAULT,
@@ -677,6 +713,12 @@ options_parse(struct options *options, char *const argv[], char ret_reason[NET_R
 		rc = invalid(ret_reason,
 			     "--fabric %s uses no RDMA device: leave --rdma-device and "
 			     "--rdma-address out, or choose --fabric verbs",
+			     fabric_words[options->fabric]);
+	if (rc == 0 && options->advertise.host[0] &&
+	    (options->fabric == OPTIONS_VERBS || options->fabric == OPTIONS_SHM))
+		rc = invalid(ret_reason,
+			     "--advertise is for data over tcp, which --fabric %s does without: "
+			     "leave it out, or choose --fabric soft or tcp",
 			     fabric_words[options->fabric]);
 	if (rc == 0 && options->snapshot_every_s && !options->snapshot_dir[0])
 		rc = invalid(ret_reason, "--snapshot-every needs --snapshot-dir: where to write");

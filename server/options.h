@@ -17,6 +17,7 @@
 #include "proto/layout.h"
 
 #define OPTIONS_PATH_MAX 1024u
+#define OPTIONS_LISTEN_MAX 8u
 
 enum options_fabric { OPTIONS_AUTO, OPTIONS_VERBS, OPTIONS_SOFT, OPTIONS_SHM, OPTIONS_TCP };
 
@@ -24,10 +25,12 @@ enum options_action { OPTIONS_SERVE, OPTIONS_CHECK, OPTIONS_FSCK, OPTIONS_VERSIO
 
 struct options {
 	enum options_action action;
-	struct net_address listen;
-	uint64_t pool_size;   /* bytes */
-	uint64_t index_slots; /* 0: one per 256 bytes of heap */
-	uint64_t chunk_size;  /* bytes; 0: by pool size */
+	unsigned n_listen;
+	struct net_address listen[OPTIONS_LISTEN_MAX];
+	struct net_address advertise; /* host "": as clients came; port 0: the control port */
+	uint64_t pool_size;           /* bytes */
+	uint64_t index_slots;         /* 0: one per 256 bytes of heap */
+	uint64_t chunk_size;          /* bytes; 0: by pool size */
 	enum pool_huge huge_pages;
 	char pool_file[POOL_FILE_PATH_MAX]; /* "": a memfd */
 	bool pool_format;                   /* whatever the file holds */

@@ -127,7 +127,7 @@ static const struct conn_events client_events = {messages_measure, messages_take
 static struct service *
 service_of(struct loop_listener *listener)
 {
-	return (struct service *)(void *)((char *)listener - offsetof(struct service, listener));
+	return ((struct service_listener *)listener)->service;
 }
 
 static void
@@ -245,6 +245,21 @@ tick_done(struct loop_op *op, int result)
 
 /* ---- Begin and end ---- */
 
+/* Where clients are told to go with data over tcp. */
+static void
+choose_tcp_address(struct service *service, const struct service_setup *setup)
+{
+	struct net_address address = setup->options->advertise;
+	if (!setup->region->tcp)
+		return;
+	if (address.port == 0)
+		address.port = setup->ports->port[0].bound.port;
+	if (address.host[0])
+		net_format(&address, service->tcp_address);
+	else
+		snprintf(service->tcp_address, sizeof(service->tcp_address), WIRE_TCP_HERE);
+}
+
 static void
 init(struct service *service, const struct service_setup *setup)
 {
@@ -256,6 +271,7 @@ init(struct service *service, const struct service_setup *setup)
 	conn_queue_init(&service->greeting, LIMIT_HANDSHAKE_MS);
 	conn_queue_init(&service->talking, LIMIT_LEASE_MS);
 	snprintf(service->unix_path, sizeof(service->unix_path), "%s", setup->unix_path);
+	choose_tcp_address(service, setup);
 	sessions_init(&service->sessions, &setup->region->superblock->next_serial,
 		      setup->region->first_stamp);
 	census_init(&service->census, setup->region, &service->sessions, setup->log);
@@ -265,8 +281,6 @@ init(struct service *service, const struct service_setup *setup)
 	service->scrub_rate = setup->options->scrub_rate;
 	service->audit = (struct audit){
 		.loop = setup->loop, .reach = &service->reach, .done = messages_audited};
-	service->listener.accepted = accepted;
-	service->listener.refused = refused_for_files;
 	service->peers = setup->peers;
 	service->peers->loop = setup->loop;
 	service->peers->verbs = setup->region->verbs;
@@ -279,6 +293,31 @@ init(struct service *service, const struct service_setup *setup)
 		.share = setup->region->share,
 		.claim = claim,
 	};
+}
+
+static int
+listen_at(struct service *service, const struct ports *ports)
+{
+	int rc = 0;
+	while (rc == 0 && service->n_listeners < ports->n) {
+		struct service_listener *l = &service->listeners[service->n_listeners];
+		*l = (struct service_listener){
+			.listener = {.accepted = accepted, .refused = refused_for_files},
+			.service = service,
+		};
+		rc = loop_listen(service->loop, &l->listener, ports->port[service->n_listeners].fd);
+		service->n_listeners++; /* also if that failed halfway */
+	}
+	return rc;
+}
+
+uint64_t
+service_turned_away(const struct service *service)
+{
+	uint64_t n = 0;
+	for (unsigned i = 0; i < service->n_listeners; i++)
+		n += service->listeners[i].listener.n_refused;
+	return n;
 }
 
 int
@@ -310,7 +349,7 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 	}
 	if (rc == 0) {
 		wrong = WATCH_REMEDY;
-		rc = loop_listen(service->loop, &service->listener, setup->tcp_fd);
+		rc = listen_at(service, setup->ports);
 	}
 	if (rc == 0)
 		rc = exporter_start(&service->exporter, service, service->loop, setup->metrics_fd);
@@ -340,6 +379,7 @@ service_destroy(struct service *service)
 	exporter_destroy(&service->exporter);
 	scrub_destroy(&service->scrub);
 	audit_destroy(&service->audit);
-	loop_listener_close(&service->listener);
+	while (service->n_listeners > 0)
+		loop_listener_close(&service->listeners[--service->n_listeners].listener);
 	free(service);
 }

@@ -17,6 +17,7 @@
 #include "server/exporter.h"
 #include "server/handout.h"
 #include "server/peers.h"
+#include "server/ports.h"
 #include "server/reach.h"
 #include "server/region.h"
 #include "server/scrub.h"
@@ -39,7 +40,12 @@ struct service {
 	struct handout handout; /* soft fabrics only */
 	struct exporter exporter;
 	struct snapshot snapshot;
-	struct loop_listener listener;
+	unsigned n_listeners;
+	struct service_listener {
+		struct loop_listener listener; /* first */
+		struct service *service;
+	} listeners[PORTS_MAX];
+	char tcp_address[LIMIT_ADDRESS_MAX]; /* as a welcome says it */
 	struct loop_op tick;
 	struct conn_queue greeting; /* must say who they are, or take a refusal */
 	struct conn_queue talking;  /* must say something now and then */
@@ -65,7 +71,7 @@ struct service_setup {
 	struct region *region;
 	const struct options *options; /* needed until service_create returns */
 	struct peers *peers;           /* zeroed but for what the region has been told of it */
-	int tcp_fd;
+	const struct ports *ports;
 	int unix_fd;           /* -1: the pool is not handed out, [ONE-AGENT] */
 	const char *unix_path; /* "" then */
 	int metrics_fd;        /* -1: metrics are not offered over HTTP */
@@ -73,6 +79,9 @@ struct service_setup {
 
 /* Begins to serve when the loop runs. Failures: ERR_NOMEM, ERR_CONN, as snapshot_init. */
 int service_create(const struct service_setup *setup, struct service **ret_service);
+
+/* Connections to the control port that were refused for want of file descriptors. */
+uint64_t service_turned_away(const struct service *service);
 
 /* Cuts a session off and ends it, [DEAD]; in_order: by LEAVE. Then service_settle its client. */
 void service_end_session(struct service *service, struct session *session, bool in_order);

@@ -21,7 +21,7 @@
 
 struct room {
 	const struct log *log;
-	int tcp_fd;
+	const struct ports *ports;
 	int64_t began_ns;
 	int64_t told_ns;
 	pid_t told_pid;
@@ -57,14 +57,25 @@ see_off(struct room *room)
 	}
 }
 
+/* A connection that has come to the control port, or -1. */
+static int
+next_visitor(const struct ports *ports)
+{
+	for (unsigned i = 0; i < ports->n; i++) {
+		struct pollfd p = {.fd = ports->port[i].fd, .events = POLLIN};
+		if (poll(&p, 1, 0) > 0)
+			return accept4(p.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	}
+	return -1;
+}
+
 static void
 receive_visitors(struct room *room, pid_t pid)
 {
 	char text[LIMIT_REASON_MAX];
 	int fd;
 	describe(pid, text, sizeof(text));
-	while (room->n_visitors < VISITORS_MAX &&
-	       (fd = accept4(room->tcp_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+	while (room->n_visitors < VISITORS_MAX && (fd = next_visitor(room->ports)) >= 0) {
 		messages_farewell(fd, ERR_CONN, text);
 		room->visitor[room->n_visitors++] = fd;
 	}
@@ -88,9 +99,9 @@ tell(struct room *room, pid_t pid, int64_t now_ns)
 }
 
 uint64_t
-waiting_for_former(const struct pool_file *file, int tcp_fd, const struct log *log)
+waiting_for_former(const struct pool_file *file, const struct ports *ports, const struct log *log)
 {
-	struct room room = {.log = log, .tcp_fd = tcp_fd, .began_ns = clock_now_ns()};
+	struct room room = {.log = log, .ports = ports, .began_ns = clock_now_ns()};
 	pid_t pid;
 	while (pool_file_is_mapped(file, &pid)) {
 		tell(&room, pid, clock_now_ns());

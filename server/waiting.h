@@ -12,11 +12,13 @@
 
 #include "common/log.h"
 #include "common/pool_file.h"
+#include "server/ports.h"
 
 /*
- * Waits until nobody maps the file; tcp_fd: the control port, which does not block. Returns how
- * long it took, in milliseconds.
+ * Waits until nobody maps the file; ports: the control port. Returns how long it took, in
+ * milliseconds.
  */
-uint64_t waiting_for_former(const struct pool_file *file, int tcp_fd, const struct log *log);
+uint64_t waiting_for_former(const struct pool_file *file, const struct ports *ports,
+			    const struct log *log);
 
 #endif

@@ -8,6 +8,7 @@
 #   check_not NAME COMMAND...  ok if it fails with an ordinary status (no crash, no timeout)
 #   is NAME GOT WANT           ok if the two texts are equal
 #   skip_all REASON            ends the script: nothing of it can run here
+#   results_of FILE [WHERE]    what tests/run said there, each of its results as one of ours
 #   wait_for SECONDS COMMAND...  tries until it succeeds; 1 when the time is over
 #   start_server OPTIONS...    kv-server on a free port of 127.0.0.1; sets SERVER, SERVER_PID; the
 #                              words of RKV_SERVER_ARGS, or --fabric soft, are the last options
@@ -98,6 +99,26 @@ is()
 		not_ok "$1" "got:  $2
 want: $3"
 	fi
+}
+
+# A line "ok ENTRY 5 passed, 0 failed, 1 skipped (3.2 s)" is that many results.
+results_of()
+{
+	local word entry n_passed n_failed n_skipped rest
+	while read -r word entry n_passed _ n_failed _ n_skipped _ rest; do
+		# Single tests may have a reason to be skipped there, a whole entry has none.
+		[ "$word" != skipped ] || not_ok "$entry is not skipped" "$rest"
+		while ((n_passed-- > 0)); do
+			ok "$entry"
+		done
+		while ((n_failed-- > 0)); do
+			not_ok "$entry" "$rest"
+		done
+		while ((n_skipped-- > 0)); do
+			skip "$entry" "${2-}"
+		done
+	done < <(sed -nE 's/^((ok|FAILED|skipped) +[^ ]+) \([^)]*\) /\1 /
+		/^(ok|FAILED|skipped) /p' "$1")
 }
 
 wait_for()

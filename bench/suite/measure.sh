@@ -66,18 +66,17 @@ stop()
 
 fabrics()
 {
-	echo shm
+	echo shm tcp
 	[ -z "$(ls /sys/class/infiniband 2>/dev/null)" ] || echo verbs
 }
 
-declare -A PORTS=([shm]=$PORT [verbs]=$((PORT + 1)) [memcached]=$((PORT + 2)) [redis]=$((PORT + 3)))
+declare -A PORTS=([shm]=$PORT [verbs]=$((PORT + 1)) [memcached]=$((PORT + 2)) [redis]=$((PORT + 3))
+	[tcp]=$((PORT + 4)))
 
 start_rkv()
 {
-	local choice=soft
-	[ "$1" != verbs ] || choice=verbs
 	start "$1" "${PORTS[$1]}" "$RKV_BUILD/kv-server" --listen "127.0.0.1:${PORTS[$1]}" \
-		--fabric $choice --pool-size 512M --chunk-size 4M --log-level error
+		--fabric "$1" --pool-size 512M --chunk-size 4M --log-level error
 }
 
 start_peer()
@@ -232,13 +231,16 @@ say()
 	echo "bench: $*" >&2
 }
 
+# Over TCP as many operations in flight as the peers have.
 beside_peers()
 {
-	local fabric operation
+	local fabric operation depth
 	for operation in GET UPDATE; do
 		for fabric in $FABRICS; do
-			rkv peers 0 "$fabric" $operation
-			raw peers 0 "$fabric" $operation
+			depth=1
+			[ "$fabric" != tcp ] || depth=$PEER_CONNECTIONS
+			rkv peers 0 "$fabric" $operation --depth $depth
+			raw peers 0 "$fabric" $operation --depth $depth
 		done
 		memcached_run $operation
 		redis_run $operation

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 proc_TESTS += tests/proc/test_cli tests/proc/test_examples
+proc_TESTS += tests/proc/test_addresses tests/proc/test_networks tests/proc/test_over_tcp
+slow_TESTS += tests/proc/test_networks tests/proc/test_over_tcp
 san_TESTS += tests/proc/test_cli tests/proc/test_examples
 proc_TESTS += tests/proc/test_bench tests/proc/test_bench_raw tests/proc/test_bench_runs \
 	tests/proc/test_bench_page

@@ -246,7 +246,9 @@ parse_ready(struct server *server)
 {
 	const char *line = strstr(proc_text(server->proc, PROC_OUT, NULL), "ready on ");
 	const char *path = line ? strstr(line, "socket ") : NULL;
-	if (!line || sscanf(line, "ready on %63[^ ,\n]", server->address) != 1 ||
+	const char *fabric = line ? strstr(line, "fabric ") : NULL;
+	if (!fabric || sscanf(fabric, "fabric %7[a-z]", server->fabric) != 1 ||
+	    sscanf(line, "ready on %63[^ ,\n]", server->address) != 1 ||
 	    (path && sscanf(path, "socket %127[^\n]", server->socket) != 1))
 		fail_msg("not a ready line: %s", proc_text(server->proc, PROC_OUT, NULL));
 	server->port = (uint16_t)atoi(strrchr(server->address, ':') + 1);

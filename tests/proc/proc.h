@@ -76,6 +76,7 @@ struct server {
 	struct proc *proc;
 	uint16_t port;
 	char address[64]; /* as rkv_open takes it */
+	char fabric[8];   /* "verbs", "soft", "shm" or "tcp" */
 	char socket[128]; /* unix socket, "@name" if abstract; "" if it serves no clients by shm */
 };
 

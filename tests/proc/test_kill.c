@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "client/include/rkv.h"
+#include "common/net.h"
 #include "tests/proc/load.h"
 #include "tests/proc/proc.h"
 
@@ -422,6 +423,8 @@ proxy_accept(void)
 		close(fd);
 		return;
 	}
+	net_set_nodelay(from);
+	net_set_nodelay(fd);
 	proxy.fds[proxy.n++] = (struct pollfd){.fd = from, .events = POLLIN};
 	proxy.fds[proxy.n++] = (struct pollfd){.fd = fd, .events = POLLIN};
 	atomic_fetch_add(&proxy.n_accepted, 1);
@@ -516,7 +519,7 @@ test_cut_connection(void **state)
 	struct rkv_stats_values stats;
 	(void)state;
 	proxy_start();
-	open_session(proxy.address, 200, &client, &session);
+	open_session(proxy.address, 500, &client, &session);
 	open_session(server->address, PROC_WAIT_MS, &direct, &other);
 	put_text(session, "key", "before");
 	for (unsigned round = 1; round <= 3; round++) {

@@ -379,7 +379,7 @@ run_forked(void *arg)
 	/* A client of its own it may have. */
 	struct rkv_client *own;
 	int rc = rkv_open(server->address, NULL, &own);
-	if (!server->socket[0]) {
+	if (strcmp(server->fabric, "verbs") == 0) {
 		load_require(rc == RKV_E_PERM); /* but not over RDMA, which its parent has used */
 		return 0;
 	}

@@ -36,8 +36,7 @@ struct host {
 	struct region region;
 	struct peers peers;
 	struct service *service;
-	int tcp_fd;
-	struct net_address bound;
+	struct ports ports;
 	int call_fd; /* has the loop call the function below, or stop without one */
 	struct loop_op call_op;
 	void (*call)(struct host *host);
@@ -110,13 +109,12 @@ open_region(struct host *host, const char *const options[])
 	memset(host, 0, sizeof(*host));
 	pthread_mutex_init(&host->mutex, NULL);
 	host->log = (struct log){keep_line, host, LOG_DEBUG};
-	host->tcp_fd = -1;
 	char *const *argv = (char *const *)(uintptr_t)options;
 	assert_int_equal(options_parse(&host->options, argv, reason), 0);
-	assert_int_equal(net_listen(&host->options.listen, 16, &host->tcp_fd, &host->bound, reason),
-			 0);
+	assert_int_equal(ports_open(&host->ports, host->options.listen, 1, reason), 0);
 	const struct region_events events = peers_events(&host->peers);
-	int rc = region_choose(&host->region, &host->options, &host->bound, &host->log);
+	int rc = region_choose(&host->region, &host->options, &host->ports.port[0].bound,
+			       &host->log);
 	return rc ? rc : region_create(&host->region, &host->options, &events);
 }
 
@@ -134,7 +132,7 @@ host_start(struct host *host)
 		.region = &host->region,
 		.options = &host->options,
 		.peers = &host->peers,
-		.tcp_fd = host->tcp_fd,
+		.ports = &host->ports,
 		.unix_fd = -1,
 		.metrics_fd = -1,
 		.unix_path = "",
@@ -143,9 +141,9 @@ host_start(struct host *host)
 	host->call_fd = eventfd(0, EFD_CLOEXEC);
 	sem_init(&host->called, 0, 0);
 	loop_poll(host->loop, &host->call_op, host->call_fd, POLLIN, called);
-	host->address.port = host->bound.port;
+	host->address.port = host->ports.port[0].bound.port;
 	snprintf(host->address.address, sizeof(host->address.address), "127.0.0.1:%u",
-		 host->bound.port);
+		 host->ports.port[0].bound.port);
 	assert_int_equal(pthread_create(&host->thread, NULL, run, host), 0);
 }
 
@@ -157,7 +155,7 @@ host_stop(struct host *host)
 	loop_destroy(host->loop);
 	service_destroy(host->service);
 	region_destroy(&host->region);
-	close(host->tcp_fd);
+	ports_close(&host->ports);
 	close(host->call_fd);
 	sem_destroy(&host->called);
 	pthread_mutex_destroy(&host->mutex);
@@ -663,7 +661,7 @@ static void
 end_region(struct host *h)
 {
 	region_destroy(&h->region);
-	close(h->tcp_fd);
+	ports_close(&h->ports);
 }
 
 static void

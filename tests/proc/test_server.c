@@ -112,7 +112,7 @@ bad_options_name_the_allowed_range(void **state)
 		{{"--log-level", "loud"}, {"error, warn, info or debug"}},
 		{{"--listen", "127.0.0.1:70000"}, {"--listen 127.0.0.1:70000"}},
 		{{"--listen", "::1"}, {"--listen ::1", "["}},
-		{{"--listen", "127.0.0.1:1,127.0.0.1:2"}, {"one address"}},
+		{{"--listen", "127.0.0.1:1,127.0.0.1:1"}, {"twice"}},
 		{{"--listen", ""}, {"--listen"}},
 		{{"--listen", "7440"}, {"--listen 7440", "127.0.0.1:7440", "0.0.0.0:7440"}},
 		{{"--socket", ""}, {"--socket", "1 to 107"}},

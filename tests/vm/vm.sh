@@ -79,25 +79,6 @@ vm_run()
 	return "${status:-1}"
 }
 
-# A line of tests/run, "ok ENTRY 5 passed, 0 failed, 1 skipped (3.2 s)", as that many results.
-vm_results()
-{
-	local word entry n_passed n_failed n_skipped rest
-	while read -r word entry n_passed _ n_failed _ n_skipped _ rest; do
-		# Single tests may have a reason to be skipped there, a whole entry has none.
-		[ "$word" != skipped ] || not_ok "$entry is not skipped in the machine" "$rest"
-		while ((n_passed-- > 0)); do
-			ok "$entry"
-		done
-		while ((n_failed-- > 0)); do
-			not_ok "$entry" "$rest"
-		done
-		while ((n_skipped-- > 0)); do
-			skip "$entry" "in the virtual machine"
-		done
-	done < <(grep -E '^(ok|FAILED|skipped) ' "$DIR/said")
-}
-
 vm_unable()
 {
 	[ "${CI-}" != true ] || { not_ok "the virtual machine" "$IMAGE_REASON"; finish; }
@@ -111,6 +92,6 @@ vm_test()
 	image_make || vm_unable
 	vm_run "$devices" "tests/run @build $*" | sed 's/^/# /'
 	status=${PIPESTATUS[0]}
-	vm_results
+	results_of "$DIR/said" "in the virtual machine"
 	is "tests/run in the machine ended well" "$status" 0
 }

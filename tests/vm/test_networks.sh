@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Two networks joined by a cable, in a virtual machine, whose kernel can also lose and delay
+# packets. (timeout: 1000)
+. tests/lib.sh
+. tests/vm/vm.sh
+
+vm_test true tests/proc/test_networks tests/proc/test_addresses
+finish
