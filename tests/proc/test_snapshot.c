@@ -93,6 +93,22 @@ begin_restored(const char *name, const char *pool_size, const char *chunk_size)
 				"--chunk-size", chunk_size, "--snapshot-dir", dir, NULL));
 }
 
+/* fsck finds what was restored, and nothing else in the pool. */
+static void
+expect_sound(void)
+{
+	const char *args[] = {"--server", server->address, "fsck", NULL};
+	char live[64];
+	struct proc *cli = proc_run("kv-cli", args, NULL);
+	const char *text = proc_text(cli, PROC_OUT, NULL);
+	snprintf(live, sizeof(live), "\nlive_blocks %" PRIu64 "\n",
+		 load_counter(client, "restored_records"));
+	if (cli->exit_code != 0 || !strstr(text, live) || !strstr(text, "\ngarbage_blocks 0\n") ||
+	    !strstr(text, "\nclean 1\n"))
+		fail_msg("fsck: %d: %s", cli->exit_code, text);
+	proc_free(cli);
+}
+
 static void
 end(void)
 {
@@ -399,6 +415,7 @@ a_snapshot_under_load_holds_what_was_current_meanwhile(void **state)
 
 	begin_restored("under-load", "24M", "128K");
 	assert_in_range(load_counter(client, "restored_records"), 1, s.n_records);
+	expect_sound();
 	for (unsigned i = 0; i < N_WRITERS; i++)
 		n_changed += compare(&shared->writer[i], from_ns, to_ns);
 	assert_true(n_changed > 100);
@@ -443,6 +460,7 @@ a_restored_store_takes_writes_and_can_be_snapshot_again(void **state)
 	assert_int_equal(take("second").n_records, n);
 	end();
 	begin_restored("second", "4M", "0");
+	expect_sound();
 	assert_int_equal(load_counter(client, "restored_records"), n);
 	for (unsigned i = 0; i < n; i++) {
 		struct rkv_item item;
