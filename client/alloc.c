@@ -374,6 +374,13 @@ take_ready(struct rkv_session *s, uint32_t class_id, struct block_ref *ret_block
 	return false;
 }
 
+static bool
+chunks_are_short(const struct rkv_session *s)
+{
+	return atomic_load_explicit(&s->client->stamps.flags, memory_order_relaxed) &
+	       WIRE_STAMP_CHUNKS_SHORT;
+}
+
 /*
  * Is it better to wait for T_Q than to claim another chunk? Yes, with so many free blocks of the
  * class that a session cannot go through them within T_Q, and where chunks are short.
@@ -383,8 +390,7 @@ rather_waits(const struct rkv_session *s, uint32_t class_id)
 {
 	const struct alloc *a = &s->alloc;
 	uint64_t n_free = 0;
-	if (atomic_load_explicit(&s->client->stamps.flags, memory_order_relaxed) &
-	    WIRE_STAMP_CHUNKS_SHORT)
+	if (chunks_are_short(s))
 		return true;
 	for (uint32_t i = 0; i < a->n_own; i++)
 		if (a->own[i]->class_id == class_id)
@@ -772,6 +778,28 @@ is_wanted(const struct alloc *a, uint64_t desc, enum chunk_state kind)
 	return is_adoptable(desc) && (chunk_class(desc) == a->class_id) != foreign;
 }
 
+/*
+ * Where the server evicts, the last free chunks are for whoever has none of the class: the others
+ * get by with what is evicted in their own.
+ */
+static bool
+free_is_for_others(const struct rkv_session *s)
+{
+	const struct alloc *a = &s->alloc;
+	const uint64_t *desc = (const uint64_t *)(const void *)a->window;
+	uint64_t n_free = 0;
+	if (!s->link.layout.hint_off)
+		return false;
+	for (uint32_t i = 0; i < a->find_len; i++)
+		n_free += chunk_state(desc[i]) == CHUNK_FREE;
+	if (n_free >= layout_chunks_few(a->find_len))
+		return false;
+	for (uint32_t i = 0; i < a->n_own; i++)
+		if (a->own[i]->class_id == a->class_id && !a->own[i]->is_draining)
+			return true;
+	return false;
+}
+
 /* A descriptor in the window that serves, or find_len. Starts anywhere: fewer CASes are lost. */
 static uint32_t
 pick_desc(struct rkv_session *s, enum chunk_state kind)
@@ -808,7 +836,7 @@ found(struct rkv_session *s)
 	struct alloc *a = &s->alloc;
 	const uint64_t *window = (const uint64_t *)(const void *)a->window;
 	uint32_t i = pick_desc(s, CHUNK_ORPHAN);
-	if (i == a->find_len)
+	if (i == a->find_len && !free_is_for_others(s))
 		i = pick_desc(s, CHUNK_FREE);
 	if (i == a->find_len) {
 		a->find_first += a->find_len;
@@ -924,6 +952,13 @@ class_is_at_hand(struct rkv_session *s)
 	return false;
 }
 
+/* Does the server evict right now? Then it frees blocks in all chunks. */
+static bool
+is_evicted_from(const struct rkv_session *s)
+{
+	return s->link.layout.hint_off && chunks_are_short(s);
+}
+
 static void
 next_stage(struct rkv_session *s)
 {
@@ -943,7 +978,8 @@ next_stage(struct rkv_session *s)
 	a->at_hand = NULL;
 	a->find_first = 0;
 	a->find_skip = 0;
-	a->reap_left = a->stage == STAGE_REAP_ALL || a->n_own < REAP_SOME ? a->n_own : REAP_SOME;
+	bool all = a->stage == STAGE_REAP_ALL || a->n_own < REAP_SOME || is_evicted_from(s);
+	a->reap_left = all ? a->n_own : REAP_SOME;
 }
 
 /* An adopted chunk of another class: read it to its end; keep it only to drain it. */

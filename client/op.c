@@ -26,6 +26,7 @@
 
 #define INVALID_IS_CORRUPT 16u /* looks at one word whose block never validates */
 #define BACKOFF_DOUBLINGS 10u
+#define EVICTION_WAITS 8u /* for memory, of 1, 2, 4, ... ms: more than two stamps together */
 
 /* ---- Batches ---- */
 
@@ -297,6 +298,37 @@ batch_read_block(struct rkv_session *s, struct op *op)
 	return true;
 }
 
+/*
+ * [HINT] For eviction: notes in the batch that the block of this word, which is in range, is used.
+ * One signalled completion and one round trip are enough for the batch as before.
+ */
+static __attribute__((noinline)) void
+batch_hint(struct rkv_session *s, struct op *op, uint64_t word)
+{
+	uint64_t off = layout_hint_off(&s->link.layout, slot_block_off(word));
+	op->scratch->hint = op->start;
+	batch_add(op, FAB_WRITE, off)->piece[0] =
+		(struct fab_piece){&op->scratch->hint, LAYOUT_HINT_LEN, s->arena.key};
+}
+
+static inline bool
+has_hints(const struct rkv_session *s)
+{
+	return __builtin_expect(s->link.layout.has_hints != 0, 0);
+}
+
+/*
+ * A GET is about to READ the block of entry.word: a hint, unless the cache says that this session
+ * used the key at this stamp already. Mutations hint at the block that they write.
+ */
+static __attribute__((noinline)) void
+batch_hint_of_get(struct rkv_session *s, struct op *op)
+{
+	bool is_cached = op->is_warm && op->cache_changes == s->cache.n_changes;
+	if (op->request->op == RKV_OP_GET && !(is_cached && op->cached->stamp == op->start))
+		batch_hint(s, op, op->entry.word);
+}
+
 /* ---- Finding the key's entry ---- */
 
 /* Words that may be the key's: committed, and tentative if asked for; the own one is left out. */
@@ -376,6 +408,8 @@ find(struct rkv_session *s, struct op *op)
 		case FIND_WARM:
 			if (!batch_read_block(s, op))
 				return FOUND_NOT_YET;
+			if (has_hints(s))
+				batch_hint_of_get(s, op);
 			batch_read_slot(s, op, op->entry.off);
 			return find_post(s, op, FIND_WARM_LANDED);
 		case FIND_WARM_LANDED:
@@ -404,6 +438,8 @@ find(struct rkv_session *s, struct op *op)
 			op->entry = op->candidate[op->next_candidate];
 			if (!batch_read_block(s, op))
 				return FOUND_NOT_YET;
+			if (has_hints(s))
+				batch_hint_of_get(s, op);
 			return find_post(s, op, FIND_BLOCK_LANDED);
 		case FIND_BLOCK_LANDED:
 			switch (block_landed(s, op)) {
@@ -532,6 +568,20 @@ get_run(struct rkv_session *s, struct op *op)
 
 /* ---- The new block ---- */
 
+/*
+ * No memory was found where the server evicts: it is about to make some. True: the operation sleeps
+ * until then; false: it has waited long enough.
+ */
+static bool
+await_eviction(struct rkv_session *s, struct op *op)
+{
+	if (!has_hints(s) || op->n_short == EVICTION_WAITS)
+		return false;
+	op_sleep(s, op, SLEEP_TIME,
+		 fab_now(s->link.fab) + (int64_t)(LIMIT_BACKOFF_MAX_NS << op->n_short++));
+	return true;
+}
+
 /* Gets memory for a block of these lengths; false: the operation sleeps, or has ended. */
 static bool
 take_block(struct rkv_session *s, struct op *op)
@@ -543,12 +593,13 @@ take_block(struct rkv_session *s, struct op *op)
 		return true;
 	int status = op->alloc_status;
 	op->alloc_status = 0;
-	if (status < 0 && status != ERR_TIMEOUT) {
-		finish(s, op, status);
+	if (status == ERR_AGAIN || status == ERR_NO_SPACE) {
+		if (!await_eviction(s, op))
+			finish(s, op, has_hints(s) ? ERR_AGAIN : status);
 		return false;
 	}
-	if (status == ERR_AGAIN) {
-		finish(s, op, ERR_AGAIN);
+	if (status < 0 && status != ERR_TIMEOUT) {
+		finish(s, op, status);
 		return false;
 	}
 	int64_t wake_ns = 0;
@@ -646,6 +697,8 @@ batch_write_block(struct rkv_session *s, struct op *op, uint64_t prev)
 		f->piece[1] = value;
 	op->stats->n_bytes_written += len;
 	op->is_written = true;
+	if (has_hints(s))
+		batch_hint(s, op, op->new_word);
 	return true;
 }
 
@@ -784,6 +837,28 @@ find_tentative(const struct rkv_session *s, const struct op *op, struct place *r
 	return false;
 }
 
+/*
+ * Where values are evicted: one of those that fill the buckets, whichever it is. The server keeps
+ * slots empty by age; that all of a key's are taken is rare, and it could not know which they are.
+ */
+static bool
+find_committed(struct rkv_session *s, const struct op *op, struct place *ret_place)
+{
+	uint32_t from = (uint32_t)(fab_rand(s->link.fab) % OP_CANDIDATES_MAX);
+	for (uint32_t k = 0; k < OP_CANDIDATES_MAX; k++) {
+		uint32_t at = (from + k) % OP_CANDIDATES_MAX;
+		uint32_t b = at / LAYOUT_COMBINED_SLOTS, i = at % LAYOUT_COMBINED_SLOTS;
+		uint64_t word = op->scratch->bucket[b][i / LAYOUT_BUCKET_SLOTS]
+					.slot[i % LAYOUT_BUCKET_SLOTS];
+		if (word == 0 || slot_state(word) != SLOT_COMMITTED ||
+		    !layout_block_in_range(&s->link.layout, word)) /* [RANGE] */
+			continue;
+		*ret_place = (struct place){op->bucket_off[b] + layout_slot_in_combined(i), word};
+		return true;
+	}
+	return false;
+}
+
 static uint64_t
 sampled_word(const struct op *op, uint64_t off)
 {
@@ -831,6 +906,14 @@ set_rival(struct rkv_session *s, struct op *op, struct place rival, bool is_in_t
 	await_rival(s, op);
 }
 
+static void
+kill_rival(struct rkv_session *s, struct op *op)
+{
+	batch_cas(s, op, op->rival.off, op->rival.word,
+		  slot_with_state(op->rival.word, SLOT_DELETED));
+	post(s, op, STEP_RIVAL_KILLED, PENDING_KILL);
+}
+
 /*
  * [I3] A tentative word of the same key goes first. While the very same word stays, wait; after
  * T_TENT kill it, which is always safe. True: it is gone, go on.
@@ -848,9 +931,7 @@ rival_is_gone(struct rkv_session *s, struct op *op)
 		await_rival(s, op);
 		return false;
 	}
-	batch_cas(s, op, op->rival.off, op->rival.word,
-		  slot_with_state(op->rival.word, SLOT_DELETED));
-	post(s, op, STEP_RIVAL_KILLED, PENDING_KILL);
+	kill_rival(s, op);
 	return false;
 }
 
@@ -861,7 +942,8 @@ rival_killed(struct rkv_session *s, struct op *op)
 		mark_word(s, op, op->rival.word);
 	op->rival.off = 0;
 	find_again(op, FIND_LOOK);
-	mutate_run(s, op);
+	if (!has_hints(s) || try_again(s, op)) /* others may take the slot of what was evicted */
+		mutate_run(s, op);
 }
 
 /*
@@ -887,6 +969,8 @@ insert_crowded(struct rkv_session *s, struct op *op)
 	struct place place;
 	if (find_tentative(s, op, &place))
 		set_rival(s, op, place, true);
+	else if (has_hints(s) && find_committed(s, op, &op->rival))
+		kill_rival(s, op);
 	else
 		finish(s, op, ERR_INDEX_FULL);
 }

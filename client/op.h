@@ -19,6 +19,7 @@ struct op_scratch {
 	struct layout_bucket bucket[2][2];  /* A and B, each main and overflow, as they lie */
 	uint64_t old;                       /* what a CAS found */
 	uint64_t slot;                      /* what a READ of the slot found */
+	uint64_t hint;                      /* access hint that goes out, [HINT] */
 	unsigned char out[OP_INLINE_BLOCK]; /* header, key and, if it fits, value */
 	unsigned char in[OP_INLINE_BLOCK];
 };
@@ -123,6 +124,7 @@ struct op {
 	bool is_in_doubt; /* written over a connection that was lost before the WRITE completed */
 	bool has_digest;
 	int alloc_status; /* why memory could not be had */
+	uint32_t n_short; /* how often it has waited for eviction */
 	uint32_t alloc_class;
 	void *out_run;
 	const void *value; /* what is stored: the caller's, or for touch what landed */
@@ -186,10 +188,10 @@ void op_landed(struct rkv_session *session, struct landing *self, int status);
 void op_run(struct rkv_session *session, struct op *op);
 
 /*
- * A blocking GET, while nothing else is outstanding: if the cache knows the key's place, its one
- * round trip is made right here, without a place among the operations in flight. True: it is over,
- * the status is the request's. False: it goes on as an ordinary operation, from the step where it
- * is.
+ * A blocking GET, while nothing else is outstanding, in a region without hints: if the cache knows
+ * the key's place, its one round trip is made right here, without a place among the operations in
+ * flight. True: it is over, the status is the request's. False: it goes on as an ordinary
+ * operation, from the step where it is.
  */
 bool op_try_warm(struct rkv_session *session, struct op *op);
 

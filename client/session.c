@@ -694,7 +694,7 @@ int
 session_call_get(struct rkv_session *s, struct rkv_request *request)
 {
 	session_begin(s);
-	if ((s->n_in_flight | s->n_outstanding) != 0 || !link_is_up(s))
+	if ((s->n_in_flight | s->n_outstanding | s->link.layout.has_hints) != 0 || !link_is_up(s))
 		return session_call(s, request);
 	uint64_t start = s->published;
 	if (s->n_held) {

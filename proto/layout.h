@@ -67,7 +67,8 @@ struct layout_superblock {
 	uint32_t n_segments;
 	struct layout_segment segment[LIMIT_SEGMENTS];
 	uint64_t checksum; /* XXH3-64 of everything above */
-	unsigned char reserved0[2048 - 256];
+	uint64_t hint_off; /* of the access hints, [HINT]; 0: there are none. See layout_place */
+	unsigned char reserved0[2048 - 264];
 	/* Changing: written by the server only, but for the scratch word. */
 	uint64_t next_serial;
 	uint64_t stamp;        /* newest; the next life's are newer */
@@ -81,6 +82,7 @@ struct layout_superblock {
 };
 static_assert(offsetof(struct layout_superblock, segment) == 120, "superblock");
 static_assert(offsetof(struct layout_superblock, checksum) == 248, "superblock");
+static_assert(offsetof(struct layout_superblock, hint_off) == 256, "superblock");
 static_assert(offsetof(struct layout_superblock, next_serial) == 2048, "superblock");
 static_assert(offsetof(struct layout_superblock, scratch) == 2112, "superblock");
 static_assert(sizeof(struct layout_superblock) == LAYOUT_PAGE, "superblock");
@@ -192,10 +194,12 @@ struct layout {
 	uint64_t chunk_table_off;
 	uint64_t free_map_off;
 	uint64_t heap_off;
+	uint64_t hint_off; /* 0: no access hints */
 	uint64_t chunk_size;
 	uint64_t n_chunks;
 	uint64_t hash_seed;
 	uint64_t formatted_s;
+	uint32_t has_hints; /* 1: yes */
 };
 
 #define LAYOUT_SCRATCH_OFF (offsetof(struct layout_superblock, scratch))
@@ -205,6 +209,13 @@ layout_round_up(uint64_t n, uint64_t unit)
 {
 	return (n + unit - 1) / unit * unit;
 }
+
+/*
+ * Access hints, [HINT]: for each granule of the heap the low bits of the stamp at which the block
+ * that begins there was last used. They lie behind the heap, so that who does not know of them
+ * finds everything else where it is.
+ */
+#define LAYOUT_HINT_LEN 2u
 
 /* Places the areas; returns the region's length in bytes. */
 static inline uint64_t
@@ -216,7 +227,10 @@ layout_place(struct layout *l)
 	l->free_map_off = layout_round_up(l->chunk_table_off + l->n_chunks * 8, LAYOUT_PAGE);
 	l->heap_off = layout_round_up(
 		l->free_map_off + l->n_chunks * (l->chunk_size / LIMIT_GRANULE), LAYOUT_PAGE);
-	return l->heap_off + l->n_chunks * l->chunk_size;
+	uint64_t end = l->heap_off + l->n_chunks * l->chunk_size;
+	l->hint_off = l->has_hints ? layout_round_up(end, LAYOUT_PAGE) : 0;
+	return l->has_hints ? l->hint_off + (end - l->heap_off) / LIMIT_GRANULE * LAYOUT_HINT_LEN
+			    : end;
 }
 
 static inline uint64_t
@@ -235,14 +249,15 @@ layout_groups_for(uint64_t index_slots)
 }
 
 /*
- * Plans a region of at most region_len bytes. index_slots and chunk_size may be 0 (default).
+ * Plans a region of at most region_len bytes, with access hints if l->has_hints is set, which is
+ * the only field that counts before. index_slots and chunk_size may be 0 (default).
  * Returns false if not even LIMIT_CHUNKS_MIN chunks fit; the caller has checked the ranges of
  * limits.h and that chunk_size is a power of two.
  */
 static inline bool
-layout_plan(struct layout *l, uint64_t region_len, uint64_t index_slots, uint64_t chunk_size)
+layout_plan_with(struct layout *l, uint64_t region_len, uint64_t index_slots, uint64_t chunk_size)
 {
-	*l = (struct layout){0};
+	*l = (struct layout){.has_hints = l->has_hints};
 	l->chunk_size = chunk_size ? chunk_size : layout_default_chunk_size(region_len);
 	for (l->n_chunks = region_len / l->chunk_size; l->n_chunks >= LIMIT_CHUNKS_MIN;) {
 		uint64_t slots = index_slots
@@ -263,6 +278,14 @@ layout_plan(struct layout *l, uint64_t region_len, uint64_t index_slots, uint64_
 	return false;
 }
 
+/* The same for a region without hints. */
+static inline bool
+layout_plan(struct layout *l, uint64_t region_len, uint64_t index_slots, uint64_t chunk_size)
+{
+	*l = (struct layout){0};
+	return layout_plan_with(l, region_len, index_slots, chunk_size);
+}
+
 /* Fills the constant part of a superblock; region_id, epoch, seed and time are the caller's. */
 static inline void
 layout_to_superblock(const struct layout *l, struct layout_superblock *sb)
@@ -277,6 +300,7 @@ layout_to_superblock(const struct layout *l, struct layout_superblock *sb)
 	sb->chunk_table_off = l->chunk_table_off;
 	sb->free_map_off = l->free_map_off;
 	sb->heap_off = l->heap_off;
+	sb->hint_off = l->hint_off;
 	sb->hash_seed = l->hash_seed;
 	sb->tag_bits = LIMIT_TAG_BITS;
 	sb->hash_bits = LIMIT_HASH_BITS;
@@ -319,10 +343,12 @@ layout_from_superblock(struct layout *l, const struct layout_superblock *sb)
 		.n_chunks = sb->n_chunks,
 		.hash_seed = sb->hash_seed,
 		.formatted_s = sb->formatted_s,
+		.has_hints = sb->hint_off != 0,
 	};
 	if (layout_place(l) > sb->region_len || sb->region_len > LIMIT_REGION_MAX ||
 	    l->index_off != sb->segment[0].off || l->chunk_table_off != sb->chunk_table_off ||
-	    l->free_map_off != sb->free_map_off || l->heap_off != sb->heap_off)
+	    l->free_map_off != sb->free_map_off || l->heap_off != sb->heap_off ||
+	    l->hint_off != sb->hint_off)
 		return "the superblock has areas that are not where they belong";
 	return NULL;
 }
@@ -351,6 +377,13 @@ layout_slot_off(const struct layout *l, uint64_t i)
 	       8 * (1 + i % LAYOUT_BUCKET_SLOTS);
 }
 
+/* Fewer free chunks than this are few: they are asked for, or, with eviction, made. */
+static inline uint64_t
+layout_chunks_few(uint64_t n_chunks)
+{
+	return n_chunks / 16 ? n_chunks / 16 : 1;
+}
+
 static inline uint64_t
 layout_desc_off(const struct layout *l, uint64_t chunk)
 {
@@ -374,6 +407,13 @@ static inline uint64_t
 layout_map_off(const struct layout *l, uint64_t block_off)
 {
 	return l->free_map_off + (block_off - l->heap_off) / LIMIT_GRANULE;
+}
+
+/* Offset of a block's access hint, in a region that has them. */
+static inline uint64_t
+layout_hint_off(const struct layout *l, uint64_t block_off)
+{
+	return l->hint_off + (block_off - l->heap_off) / LIMIT_GRANULE * LAYOUT_HINT_LEN;
 }
 
 static inline uint32_t

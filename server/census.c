@@ -164,6 +164,5 @@ census_finish_ending(struct census *census)
 bool
 census_chunks_short(const struct census *census)
 {
-	uint64_t few = census->region->layout.n_chunks / 16;
-	return census->n_chunks[CHUNK_FREE] < (few ? few : 1);
+	return census->n_chunks[CHUNK_FREE] < layout_chunks_few(census->region->layout.n_chunks);
 }

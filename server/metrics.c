@@ -230,6 +230,31 @@ show_scrubber(const struct visit *v)
 }
 
 static void
+show_eviction(const struct visit *v)
+{
+	static const char *const why =
+		"Values evicted: because they were not used for long, or their time was over.";
+	const struct evict *evict = &v->service->evict;
+	const struct metric metrics[] = {
+		{"evictions_unused", "rkv_evictions_total", "why=\"unused\"", C, 0,
+		 evict->n_evicted - evict->n_expired, why},
+		{"evictions_expired", "rkv_evictions_total", "why=\"expired\"", C, 0,
+		 evict->n_expired, why},
+		{"eviction_age_ms", "rkv_eviction_age_seconds", NULL, G, 3,
+		 evict->age * (uint64_t)LIMIT_STAMP_MS,
+		 "For how long the values that were evicted last had not been used."},
+		{"eviction_lacking", "rkv_eviction_lacking_blocks", NULL, G, 0,
+		 evict->n_lacking + evict->n_crowding,
+		 "Blocks that are still to be freed by eviction."},
+		{"chunks_condemned", "rkv_chunks_condemned_total", NULL, C, 0, evict->n_condemned,
+		 "Cold chunks that eviction has emptied, so that their owners give them back."},
+		{"eviction_passes", "rkv_eviction_passes_total", NULL, C, 0, evict->n_passes,
+		 "Times that eviction has counted all values."},
+	};
+	SHOW(v, metrics);
+}
+
+static void
 show_connections(const struct visit *v)
 {
 	const struct service *service = v->service;
@@ -345,9 +370,10 @@ metrics_visit(struct service *service, void (*take)(void *arg, const struct metr
 	      void *arg)
 {
 	static void (*const subjects[])(const struct visit *v) = {
-		show_process,     show_region,           show_chunks,    show_classes,
-		show_index,       show_sessions,         show_stamps,    show_scrubber,
-		show_connections, show_data_connections, show_snapshots, show_tcp,
+		show_process,  show_region,      show_chunks,           show_classes,
+		show_index,    show_sessions,    show_stamps,           show_scrubber,
+		show_eviction, show_connections, show_data_connections, show_snapshots,
+		show_tcp,
 	};
 	const struct visit visit = {service, take, arg};
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)

@@ -2,7 +2,7 @@
 server_SRC += server/main.c server/options.c server/region.c server/sessions.c server/census.c \
 	server/reach.c server/unlink.c server/blocks.c server/scrub.c server/expire.c \
 	server/fsck.c server/fsck_file.c server/audit.c \
-	server/warm.c server/recover.c server/waiting.c \
+	server/warm.c server/recover.c server/waiting.c server/evict.c \
 	server/client.c server/conn.c server/handout.c server/peers.c server/ports.c \
 	server/service.c \
 	server/messages.c server/stats.c \

@@ -252,6 +252,17 @@ take_rdma_address(struct options *options, const char *value, char *reason)
 }
 
 static int
+take_evict(struct options *options, const char *value, char *reason)
+{
+	static const char *const words[] = {"no", "yes"};
+	int i = FIND_WORD(words, value);
+	if (i < 0)
+		return invalid(reason, "yes or no is wanted");
+	options->layout.has_hints = (uint32_t)i;
+	return 0;
+}
+
+static int
 take_socket(struct options *options, const char *value, char *reason)
 {
 	struct sockaddr_un address;
@@ -399,6 +410,9 @@ static const struct option table[] = {
 	 true, take_pool_file},
 	{"pool-format", NULL, NULL, "empty the pool file, whatever it holds", false,
 	 take_pool_format},
+	{"evict", "no|yes", "no",
+	 "when the pool is full, make room: values not used for long cease to be there", true,
+	 take_evict},
 	{"fabric", "verbs|soft|shm|tcp|auto", "auto",
 	 "verbs: RDMA; shm: only clients on this host; tcp: data over the control port; soft: "
 	 "these two; auto: verbs if there is a device, else soft",
@@ -685,7 +699,7 @@ plan(struct options *options, char *reason)
 			       " bytes has room for 1 to %" PRIu64
 			       ": lower it or raise --pool-size",
 			       options->index_slots, len, slots_max);
-	if (!layout_plan(&options->layout, len, options->index_slots, options->chunk_size))
+	if (!layout_plan_with(&options->layout, len, options->index_slots, options->chunk_size))
 		return invalid(reason,
 			       "a pool of %" PRIu64 " bytes has no room for the index and %u "
 			       "chunks of %" PRIu64

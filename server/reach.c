@@ -39,6 +39,12 @@ mark(void *arg, uint64_t block_off, uint32_t tag)
 }
 
 static void
+hint(void *arg, uint64_t block_off, uint16_t value)
+{
+	region_hint(region_of(arg), block_off, value);
+}
+
+static void
 hold(void *arg)
 {
 	sessions_work_begin(sessions_of(arg), ((struct reach_region *)arg)->worker);
@@ -71,7 +77,7 @@ wall_s(void *arg)
 void
 reach_region(struct reach *reach, struct reach_region *of)
 {
-	static const struct reach_calls calls = {at,     cas,    mark,       hold,
-						 let_go, moment, has_passed, wall_s};
+	static const struct reach_calls calls = {at,     cas,        mark,   hold, let_go,
+						 moment, has_passed, wall_s, hint};
 	*reach = (struct reach){.layout = &of->region->layout, .calls = &calls, .arg = of};
 }

@@ -41,6 +41,9 @@ struct reach_calls {
 
 	/* The wall clock, in seconds since formatting. */
 	int64_t (*wall_s)(void *arg);
+
+	/* The block's access hint is this, [HINT]; only in a region that has them. */
+	void (*hint)(void *arg, uint64_t block_off, uint16_t hint);
 };
 
 struct reach {

@@ -447,3 +447,11 @@ region_mark(struct region *region, uint64_t block_off, uint32_t tag)
 	_Atomic uint8_t *entry = (void *)(base + layout_map_off(&region->layout, block_off));
 	atomic_store_explicit(entry, layout_mark(tag), memory_order_release); /* [MARK] */
 }
+
+void
+region_hint(struct region *region, uint64_t block_off, uint16_t hint)
+{
+	char *base = pool_base(region->pool);
+	_Atomic uint16_t *at = (void *)(base + layout_hint_off(&region->layout, block_off));
+	atomic_store_explicit(at, hint, memory_order_relaxed); /* [HINT] */
+}

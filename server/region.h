@@ -91,4 +91,7 @@ int region_cas(struct region *region, uint64_t off, uint64_t expect, uint64_t sw
 /* Marks a block free, [MARK]: for who took the last word that refers to it out of its slot. */
 void region_mark(struct region *region, uint64_t block_off, uint32_t tag);
 
+/* Sets a block's access hint, in a region that has them, [HINT]. */
+void region_hint(struct region *region, uint64_t block_off, uint16_t hint);
+
 #endif

@@ -243,6 +243,14 @@ tick_done(struct loop_op *op, int result)
 	scrub(service);
 }
 
+static void
+evict_due(struct loop_op *op, int result)
+{
+	struct service *service = (void *)((char *)op - offsetof(struct service, evict_op));
+	if (result != -ECANCELED)
+		loop_timer(service->loop, op, evict_tick(&service->evict), evict_due);
+}
+
 /* ---- Begin and end ---- */
 
 /* Where clients are told to go with data over tcp. */
@@ -351,6 +359,10 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 		wrong = WATCH_REMEDY;
 		rc = listen_at(service, setup->ports);
 	}
+	if (rc == 0) {
+		wrong = "no memory is left";
+		rc = evict_create(&service->evict, &service->reach, &service->sessions);
+	}
 	if (rc == 0)
 		rc = exporter_start(&service->exporter, service, service->loop, setup->metrics_fd);
 	if (rc) {
@@ -360,6 +372,8 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 	}
 	peers_start(service->peers);
 	loop_timer(service->loop, &service->tick, LIMIT_STAMP_MS, tick_done);
+	if (service->evict.reach)
+		loop_timer(service->loop, &service->evict_op, LIMIT_STAMP_MS, evict_due);
 	*ret_service = service;
 	return 0;
 }
@@ -379,6 +393,7 @@ service_destroy(struct service *service)
 	exporter_destroy(&service->exporter);
 	scrub_destroy(&service->scrub);
 	audit_destroy(&service->audit);
+	evict_destroy(&service->evict);
 	while (service->n_listeners > 0)
 		loop_listener_close(&service->listeners[--service->n_listeners].listener);
 	free(service);

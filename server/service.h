@@ -14,6 +14,7 @@
 #include "server/census.h"
 #include "server/conn.h"
 #include "server/client.h"
+#include "server/evict.h"
 #include "server/exporter.h"
 #include "server/handout.h"
 #include "server/peers.h"
@@ -40,6 +41,8 @@ struct service {
 	struct handout handout; /* soft fabrics only */
 	struct exporter exporter;
 	struct snapshot snapshot;
+	struct evict evict;
+	struct loop_op evict_op;
 	unsigned n_listeners;
 	struct service_listener {
 		struct loop_listener listener; /* first */

@@ -50,9 +50,9 @@ enum {
 	RKV_AGAIN = 4,     /* back-pressure, or memory that rests for about 10 s: retry later */
 
 	/* Failures */
-	RKV_E_TIMEOUT = -1,    /* the deadline passed; a mutation may have been applied */
-	RKV_E_MAYBE = -2,      /* the connection was lost; the mutation may have been applied */
-	RKV_E_NO_SPACE = -3,   /* the pool is full: delete something, or give it more memory */
+	RKV_E_TIMEOUT = -1,  /* the deadline passed; a mutation may have been applied */
+	RKV_E_MAYBE = -2,    /* the connection was lost; the mutation may have been applied */
+	RKV_E_NO_SPACE = -3, /* the pool is full: delete something, give it more memory, or evict */
 	RKV_E_INDEX_FULL = -4, /* no slot in either bucket of the key: more --index-slots */
 	RKV_E_TOO_BIG = -5,    /* key or value above the limit (rkv_limits) */
 	RKV_E_TOO_SMALL = -6,  /* the buffer is shorter than the value; its length is returned */

@@ -162,8 +162,8 @@ has_passed(void *arg, uint64_t stamp)
 static void
 begin_epoch(struct scrubber *s)
 {
-	static const struct reach_calls calls = {at,     cas,    mark,       hold,
-						 let_go, moment, has_passed, wall_s};
+	static const struct reach_calls calls = {at,     cas,        mark,   hold, let_go,
+						 moment, has_passed, wall_s, NULL};
 	struct fab_region *region;
 	scrub_destroy(&s->scrub);
 	s->epoch = s->w->epoch;

@@ -21,3 +21,5 @@ san_TESTS += tests/unit/test_layout tests/unit/test_net
 unit_TESTS += tests/unit/test_arena tests/unit/test_pool tests/unit/test_unlink
 unit_TESTS += tests/unit/test_restore
 san_TESTS += tests/unit/test_restore
+unit_TESTS += tests/unit/test_evict_choice
+san_TESTS += tests/unit/test_evict_choice

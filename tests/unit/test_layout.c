@@ -232,6 +232,30 @@ test_offsets(void **state)
 	assert_true(LAYOUT_SCRATCH_OFF == 2112);
 }
 
+/* Access hints lie behind the heap, and move nothing that stands before them but its size. */
+static void
+test_hints(void **state)
+{
+	struct layout l = {.has_hints = 1}, read;
+	struct layout_superblock sb = {0};
+	(void)state;
+	assert_true(layout_plan_with(&l, 8 * MIB, 0, 0));
+	uint64_t heap_end = l.heap_off + l.n_chunks * l.chunk_size;
+	assert_true(l.hint_off >= heap_end && l.hint_off % LAYOUT_PAGE == 0);
+	assert_true(layout_hint_off(&l, l.heap_off) == l.hint_off);
+	assert_true(layout_hint_off(&l, heap_end - LIMIT_GRANULE) + LAYOUT_HINT_LEN <=
+		    l.region_len);
+	struct layout without = l;
+	without.has_hints = 0;
+	assert_true(layout_place(&without) == heap_end);
+	assert_true(without.hint_off == 0 && without.heap_off == l.heap_off);
+	layout_to_superblock(&l, &sb);
+	assert_null(layout_from_superblock(&read, &sb));
+	assert_true(read.has_hints && read.hint_off == l.hint_off);
+	sb.hint_off += LAYOUT_PAGE; /* no checksum covers it */
+	assert_non_null(layout_from_superblock(&read, &sb));
+}
+
 static void
 assert_damage(struct layout_superblock *sb)
 {
@@ -282,6 +306,7 @@ test_damage(void **state)
 	DAMAGE(free_map_off, good.free_map_off - 4096);
 	DAMAGE(heap_off, good.heap_off + 64);
 	DAMAGE(heap_off, 0);
+	DAMAGE(hint_off, good.heap_off + good.n_chunks * good.chunk_size); /* there are none */
 	DAMAGE(tag_bits, LIMIT_TAG_BITS - 1);
 	DAMAGE(hash_bits, LIMIT_HASH_BITS - 1);
 	DAMAGE(fingerprint_bits, LIMIT_FINGERPRINT_BITS + 1);
@@ -493,6 +518,7 @@ main(void)
 		cmocka_unit_test(test_plan),
 		cmocka_unit_test(test_default_chunk),
 		cmocka_unit_test(test_offsets),
+		cmocka_unit_test(test_hints),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_block_in_range),
 		cmocka_unit_test(test_main_buckets),
