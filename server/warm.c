@@ -52,6 +52,12 @@ judge_sizes(const char *path, const struct layout *l, const struct layout *wante
 		{"index slots", "--index-slots", l->n_groups * LAYOUT_GROUP_SLOTS,
 		 wanted->n_groups * LAYOUT_GROUP_SLOTS},
 	};
+	if (l->has_hints != wanted->has_hints) {
+		snprintf(ret_reason, POOL_FILE_REASON_MAX,
+			 "%.250s holds a pool %s eviction: give --evict %s, or " FORMAT_REMEDY, path,
+			 l->has_hints ? "with" : "without", l->has_hints ? "yes" : "no");
+		return ERR_INVALID;
+	}
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		if (sizes[i].is == sizes[i].wanted)
 			continue;
