@@ -54,8 +54,8 @@ judge_sizes(const char *path, const struct layout *l, const struct layout *wante
 	};
 	if (l->has_hints != wanted->has_hints) {
 		snprintf(ret_reason, POOL_FILE_REASON_MAX,
-			 "%.250s holds a pool %s eviction: give --evict %s, or " FORMAT_REMEDY, path,
-			 l->has_hints ? "with" : "without", l->has_hints ? "yes" : "no");
+			 "%.250s holds a pool %s eviction: give --evict %s, or " FORMAT_REMEDY,
+			 path, l->has_hints ? "with" : "without", l->has_hints ? "yes" : "no");
 		return ERR_INVALID;
 	}
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
