@@ -23,12 +23,12 @@ test_client_control_EXTRA := tests/proc/fake_server.c tests/proc/proc.c \
 	tests/fabric/shm_pair.c tests/fabric/pair.c
 load_TESTS := tests/proc/test_cost tests/proc/test_mixed tests/proc/test_kill \
 	tests/proc/test_space tests/proc/test_limits tests/proc/test_restart \
-	tests/proc/test_churn
+	tests/proc/test_churn tests/proc/test_scrub
 load_EXTRA := tests/proc/load.c tests/proc/proc.c tests/sim/lin.c
 proc_TESTS += $(load_TESTS)
 san_TESTS += $(load_TESTS)
 slow_TESTS += tests/proc/test_space tests/proc/test_churn tests/proc/test_evict
-tiny_tags_TESTS += tests/proc/test_mixed tests/proc/test_space
+tiny_tags_TESTS += tests/proc/test_mixed tests/proc/test_space tests/proc/test_scrub
 tiny_hash_TESTS += tests/proc/test_mixed tests/proc/test_limits
 test_cost_EXTRA := $(load_EXTRA) tests/fault/heap.c
 test_mixed_EXTRA := $(load_EXTRA)
@@ -37,6 +37,7 @@ test_space_EXTRA := $(load_EXTRA)
 test_limits_EXTRA := $(load_EXTRA)
 test_restart_EXTRA := $(load_EXTRA)
 test_churn_EXTRA := $(load_EXTRA)
+test_scrub_EXTRA := $(load_EXTRA)
 proc_TESTS += tests/proc/test_evict
 san_TESTS += tests/proc/test_evict
 test_evict_EXTRA := $(load_EXTRA) bench/generator.c
