@@ -2,9 +2,34 @@
 /* Looking at blocks: blocks.h. */
 #include "server/blocks.h"
 
+#include "common/execute.h"
+
 /* What is read of a block in any case: its header and its entry in the map. */
 #define LOOK_BYTES (BLOCK_HEADER_LEN + 24u)
 #define PASSED_MAX (1u << 16) /* chunks that are passed over at a time */
+
+/*
+ * The key and the value, where they are. The thread sanitizer knows of no checksums: it gets a
+ * copy, [COPY]; one thread looks at blocks.
+ */
+static const unsigned char *
+body_at(const struct reach *reach, uint64_t off, uint64_t len)
+{
+	const unsigned char *body = reach_at(reach, off, len);
+#if EXECUTE_TSAN
+	static unsigned char copy[LIMIT_CHUNK_MAX];
+	execute_read_bulk(copy, body, len);
+	body = copy;
+#endif
+	return body;
+}
+
+static void
+read_header(const struct reach *reach, uint64_t off, struct block_header *ret_header)
+{
+	execute_read_bulk((unsigned char *)ret_header, reach_at(reach, off, BLOCK_HEADER_LEN),
+			  BLOCK_HEADER_LEN);
+}
 
 /*
  * Does the block name itself, as the block at this offset? Others may be writing it, [COPY]: the
@@ -17,7 +42,7 @@ is_valid(const struct reach *reach, uint64_t off, uint32_t len, const struct blo
 	if (!block_lengths_fit(h, len) || block_tag(h) >= SLOT_TAG_COUNT)
 		return false;
 	const unsigned char *key =
-		reach_at(reach, off + BLOCK_HEADER_LEN, (uint64_t)h->key_len + h->value_len);
+		body_at(reach, off + BLOCK_HEADER_LEN, (uint64_t)h->key_len + h->value_len);
 	*ret_hash = hash_key(key, h->key_len, reach->layout->hash_seed);
 	uint64_t digest = block_digest(ret_hash, key + h->key_len, h->value_len);
 	return h->checksum == block_checksum(block_word(off, h, ret_hash), digest, h);
@@ -89,7 +114,7 @@ void
 blocks_look(const struct reach *reach, uint64_t off, uint32_t len, struct blocks_look *ret_look)
 {
 	*ret_look = (struct blocks_look){.off = off, .len = len, .n_bytes = LOOK_BYTES};
-	memcpy(&ret_look->header, reach_at(reach, off, BLOCK_HEADER_LEN), BLOCK_HEADER_LEN);
+	read_header(reach, off, &ret_look->header);
 	ret_look->kind = find_kind(reach, ret_look);
 }
 
@@ -101,7 +126,7 @@ blocks_explain(const struct reach *reach, uint64_t slot_off, uint64_t word)
 	uint64_t off = slot_block_off(word), bucket[2];
 	if (!layout_block_in_range(reach->layout, word)) /* [RANGE] */
 		return false;
-	memcpy(&h, reach_at(reach, off, BLOCK_HEADER_LEN), BLOCK_HEADER_LEN);
+	read_header(reach, off, &h);
 	if (!is_valid(reach, off, (uint32_t)slot_read_len(word), &h, &hash) ||
 	    block_word(off, &h, &hash) != slot_with_state(word, SLOT_COMMITTED))
 		return false;

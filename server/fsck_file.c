@@ -3,21 +3,17 @@
 #include "server/fsck_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/err.h"
+#include "common/pool_file.h"
 #include "server/fsck.h"
 
 struct file {
-	const char *path;
-	int fd;
-	size_t len;
+	struct pool_file pool;
+	bool is_open;
 	char *base;
 	struct layout layout;
 };
@@ -31,44 +27,45 @@ static int __attribute__((format(printf, 3, 4))) fail(char *reason, int rc, cons
 	return rc;
 }
 
+/* Takes the server's lock: no server begins with it meanwhile, and none has it. */
 static int
-open_file(struct file *file, char *reason)
+open_file(struct file *file, const char *path, char *reason)
 {
-	struct stat status;
-	file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (file->fd < 0 || fstat(file->fd, &status))
-		return fail(reason, ERR_CONN, "%.300s cannot be read: %s", file->path,
-			    strerror(errno));
-	if (!S_ISREG(status.st_mode))
-		return fail(reason, ERR_INVALID, "%.300s is not a file that holds a pool",
-			    file->path);
-	if (flock(file->fd, LOCK_SH | LOCK_NB))
-		return fail(reason, ERR_PERM,
-			    "%.300s is in use by a server: ask that (kv-cli fsck), or end it first",
-			    file->path);
-	file->len = (size_t)status.st_size;
-	return 0;
+	char why[POOL_FILE_REASON_MAX];
+	pid_t pid;
+	int rc = pool_file_open(path, false, &file->pool, why);
+	if (rc)
+		return fail(reason, rc, "%.*s", (int)NET_REASON_MAX - 1, why);
+	file->is_open = true;
+	if (!pool_file_is_mapped(&file->pool, &pid))
+		return 0;
+	return fail(reason, ERR_CONN,
+		    "%.300s is still mapped by process %d, a client of an earlier server: end that "
+		    "first",
+		    path, (int)pid);
 }
 
 static int
 map_region(struct file *file, char *reason)
 {
-	if (file->len < sizeof(struct layout_superblock))
-		return fail(reason, ERR_INVALID, "%.300s is too short to hold a pool", file->path);
-	file->base = mmap(NULL, file->len, PROT_READ, MAP_PRIVATE, file->fd, 0);
+	if (file->pool.len < sizeof(struct layout_superblock))
+		return fail(reason, ERR_INVALID, "%.300s is too short to hold a pool",
+			    file->pool.path);
+	file->base = mmap(NULL, file->pool.len, PROT_READ, MAP_PRIVATE, file->pool.fd, 0);
 	if (file->base == MAP_FAILED) {
 		file->base = NULL;
-		return fail(reason, ERR_NOMEM, "%.300s cannot be mapped: %s", file->path,
+		return fail(reason, ERR_NOMEM, "%.300s cannot be mapped: %s", file->pool.path,
 			    strerror(errno));
 	}
 	const char *wrong = layout_from_superblock(&file->layout, (const void *)file->base);
 	if (wrong)
-		return fail(reason, ERR_INVALID, "%.300s: %s", file->path, wrong);
-	if (file->layout.region_len > file->len)
+		return fail(reason, ERR_INVALID, "%.300s: %s", file->pool.path, wrong);
+	if (file->layout.region_len > file->pool.len)
 		return fail(reason, ERR_INVALID,
-			    "%.300s ends before its region: %zu bytes of %llu are there",
-			    file->path, file->len, (unsigned long long)file->layout.region_len);
-	(void)madvise(file->base, file->len, MADV_WILLNEED);
+			    "%.300s ends before its region: %llu bytes of %llu are there",
+			    file->pool.path, (unsigned long long)file->pool.len,
+			    (unsigned long long)file->layout.region_len);
+	(void)madvise(file->base, file->pool.len, MADV_WILLNEED);
 	return 0;
 }
 
@@ -101,15 +98,15 @@ look(struct file *file, FILE *out, char *reason)
 int
 fsck_file(const char *path, FILE *out, char ret_reason[NET_REASON_MAX])
 {
-	struct file file = {.path = path, .fd = -1};
-	int rc = open_file(&file, ret_reason);
+	struct file file = {0};
+	int rc = open_file(&file, path, ret_reason);
 	if (rc == 0)
 		rc = map_region(&file, ret_reason);
 	if (rc == 0)
 		rc = look(&file, out, ret_reason);
 	if (file.base)
-		munmap(file.base, file.len);
-	if (file.fd >= 0)
-		close(file.fd);
+		munmap(file.base, file.pool.len);
+	if (file.is_open)
+		pool_file_close(&file.pool);
 	return rc;
 }

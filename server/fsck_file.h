@@ -9,8 +9,8 @@
 
 /*
  * Prints what each byte of the region is. 0: nothing contradicts itself; FSCK_FILE_CORRUPT.
- * Failures, with a sentence: ERR_INVALID: this is no region; ERR_PERM: a server holds the file;
- * ERR_CONN: it cannot be read; ERR_NOMEM.
+ * Failures, with a sentence: ERR_INVALID: this is no region; ERR_CONN: a server serves it, or a
+ * client of an earlier one has it mapped; ERR_PERM, ERR_NOMEM.
  */
 #define FSCK_FILE_CORRUPT 1
 int fsck_file(const char *path, FILE *out, char ret_reason[NET_REASON_MAX]);

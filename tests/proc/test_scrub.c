@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What clients leave that are killed or stopped at any moment, and what the scrubber and the sweeper
- * make of it: behind them each byte of the pool is accounted for, nothing is lost, and every value
- * is one that was stored. RKV_KILLS=1000: so many clients are killed (50).
+ * What clients leave that are killed or stopped at any moment, and what the scrubber and the
+ * sweeper make of it: behind them each byte of the pool is accounted for, nothing is lost, and
+ * every value is one that was stored. RKV_KILLS=1000: so many clients are killed (50).
  */
 #include <inttypes.h>
 #include <setjmp.h>

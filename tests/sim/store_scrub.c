@@ -19,6 +19,7 @@
 #define STEP_BYTES 2048u
 #define YIELD_PERCENT 20u
 #define SLEEP_PERCENT 2u
+#define CAS_SLEEP_PERCENT 20u /* for stamps: with a word in hand */
 
 struct scrubber {
 	struct scrub scrub;
@@ -92,6 +93,7 @@ static int
 cas(void *arg, uint64_t off, uint64_t expect, uint64_t swap, uint64_t *ret_found)
 {
 	struct scrubber *s = arg;
+	uint64_t stamp_ns = (uint64_t)s->w->config->stamp_ns;
 	struct fab_op ops[2] = {
 		{.kind = FAB_CAS,
 		 .roff = off,
@@ -102,6 +104,9 @@ cas(void *arg, uint64_t off, uint64_t expect, uint64_t swap, uint64_t *ret_found
 	};
 	struct fab_done done;
 	give_way(s);
+	if (store_chance(&s->random, CAS_SLEEP_PERCENT))
+		sim_sleep(s->w->sim,
+			  sim_now(s->w->sim) + (int64_t)store_random(&s->random, 8 * stamp_ns));
 	check_word(s, off, expect);
 	if (is_over(s) || fab_post(s->ep, ops, 2, NULL) != 0)
 		return ERR_CONN;
