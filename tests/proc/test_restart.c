@@ -542,9 +542,11 @@ test_files(void **state)
 	close(fd);
 	assert_holds("value");
 	/* No file at all. */
-	snprintf(pool_path, sizeof(pool_path), "/dev/null");
+	unlink(pool_path);
+	assert_int_equal(mkfifo(pool_path, 0600), 0);
 	assert_refused(POOL, "not a regular file");
-	snprintf(pool_path, sizeof(pool_path), "/proc/self/no-such-folder/pool");
+	unlink(pool_path);
+	assert_int_equal(symlink("/proc/self/no-such-folder/pool", pool_path), 0);
 	assert_refused(POOL, "cannot be opened");
 }
 
