@@ -67,8 +67,8 @@ job()
 pulled_cable()
 {
 	local bench
-	load --run --operations 1000000000 --max-seconds 20 --timeout-ms 2000 --json "$DIR/json" \
-		>"$DIR/bench" 2>&1 &
+	load --run --operations 1000000000 --max-seconds 20 --rate 2000 --timeout-ms 2000 \
+		--json "$DIR/json" >"$DIR/bench" 2>&1 &
 	bench=$!
 	sleep 3
 	ip -n "$FAR" link set rkv1 down
