@@ -231,7 +231,7 @@ say()
 	echo "bench: $*" >&2
 }
 
-# Over TCP as many operations in flight as the peers have.
+# Over TCP as many operations in flight as the peers have; keys drawn evenly, as theirs are.
 beside_peers()
 {
 	local fabric operation depth
@@ -239,7 +239,7 @@ beside_peers()
 		for fabric in $FABRICS; do
 			depth=1
 			[ "$fabric" != tcp ] || depth=$PEER_CONNECTIONS
-			rkv peers 0 "$fabric" $operation --depth $depth
+			rkv peers 0 "$fabric" $operation --depth $depth --distribution uniform
 			raw peers 0 "$fabric" $operation --depth $depth
 		done
 		memcached_run $operation

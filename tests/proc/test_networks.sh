@@ -33,7 +33,7 @@ make_networks()
 
 [ "$(id -u)" = 0 ] || unable 'only root may make networks'
 command -v ip >/dev/null || unable 'ip is missing (iproute2)'
-trap 'remove_networks; at_exit' EXIT
+trap 'status=$?; remove_networks; (exit $status); at_exit' EXIT
 make_networks 2>"$DIR/ip" || unable "no networks: $(head -n 1 "$DIR/ip")"
 
 near()

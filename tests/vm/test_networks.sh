@@ -5,5 +5,5 @@
 . tests/lib.sh
 . tests/vm/vm.sh
 
-vm_test true tests/proc/test_networks tests/proc/test_addresses
+vm_test true tests/proc/test_networks
 finish
