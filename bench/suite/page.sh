@@ -96,9 +96,10 @@ peers_section()
 
 ## Beside others
 
-1,000-byte values, 100,000 records, one client thread. rkv and the bare fabric (raw: the work
-requests of a warm GET or UPDATE, nothing else) have one operation in flight, over tcp 32; memcached
-and redis have 32 connections. With one they would all mostly wait for the kernel: TCP is loopback.
+1,000-byte values, 100,000 records, keys drawn evenly, one client thread. rkv and the bare fabric
+(raw: the work requests of a warm GET or UPDATE, nothing else) have one operation in flight, over
+tcp 32; memcached and redis have 32 connections. With one they would all mostly wait for the kernel:
+TCP is loopback.
 What a core can do is one second over the processor time of *client and server together* for an
 operation; where a client polls, as on RDMA, the time it waits counts too. `idle` is kv-bench
 itself, with nothing behind it.

@@ -36,9 +36,10 @@ command -v ip >/dev/null || unable 'ip is missing (iproute2)'
 trap 'status=$?; remove_networks; (exit $status); at_exit' EXIT
 make_networks 2>"$DIR/ip" || unable "no networks: $(head -n 1 "$DIR/ip")"
 
+# A path, since busybox's timeout would take its own ip.
 near()
 {
-	timeout 120 ip netns exec "$NEAR" "$RKV_BUILD/$1" "${@:2}"
+	timeout 120 "$(command -v ip)" netns exec "$NEAR" "$RKV_BUILD/$1" "${@:2}"
 }
 
 # What the far side offers: also the pool, which no client on another network finds.
