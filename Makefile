@@ -7,13 +7,14 @@
 #
 #   common_SRC client_SRC server_SRC cli_SRC bench_SRC   sources of libraries and programs
 #   examples_SRC                                         one program each, with the shared library
-#   unit_TESTS fabric_TESTS sim_TESTS proc_TESTS fault_TESTS lint_TESTS vm_TESTS
+#   unit_TESTS fabric_TESTS sim_TESTS proc_TESTS fault_TESTS fuzz_TESTS lint_TESTS vm_TESTS
 #       One entry a test, without suffix. tests/unit/foo.c is linked with cmocka and with everything
 #       but main functions; foo_EXTRA lists more .c files for it, foo_CFLAGS and foo_LDFLAGS more
 #       flags. tests/unit/foo.sh is run with bash; if both are there the script is what is run, and
 #       it finds the program as $RKV_BUILD/tests/unit/foo.
 #   guest_TESTS               tests that run in the virtual machine of tests/vm only
 #   tests_PROGRAMS            programs built like tests (no suffix), which only other tests run
+#   fuzz_PROGRAMS             the same, for libFuzzer: tests/fuzz/module.mk says how to build them
 #   slow_TESTS                those of the tests above that `make check` leaves out
 #   san_TESTS                 tests that `make test` runs again under each sanitizer
 #   tiny_hash_TESTS, tiny_tags_TESTS   tests that run only in the builds with other limits
@@ -87,7 +88,7 @@ $(call need,--exists,librdmacm,(rdma-core))
 libraries_CFLAGS := $(shell $(PKG_CONFIG) --cflags liburing libxxhash libibverbs librdmacm)
 libraries_LIBS := $(shell $(PKG_CONFIG) --libs liburing librdmacm libibverbs)
 endif
-ifneq ($(filter tests test-all check mutant-programs $(O)/tests/% $(O)/obj/tests/%,$(goals)),)
+ifneq ($(filter tests test-all check mutant-programs fuzz-programs $(O)/tests/% $(O)/obj/tests/%,$(goals)),)
 $(call need,--exists,cmocka,(for tests))
 cmocka_CFLAGS := $(shell $(PKG_CONFIG) --cflags cmocka)
 cmocka_LIBS := $(shell $(PKG_CONFIG) --libs cmocka)
@@ -116,13 +117,13 @@ soname := librkv.so.$(firstword $(subst ., ,$(version)))
 libraries := $(O)/librkv.a $(O)/librkv.so
 programs := $(O)/kv-server $(O)/kv-cli $(O)/kv-bench
 examples := $(patsubst %.c,$(O)/examples/%,$(notdir $(examples_SRC)))
-suite := $(unit_TESTS) $(fabric_TESTS) $(sim_TESTS) $(proc_TESTS) $(fault_TESTS) $(lint_TESTS) \
-	$(vm_TESTS)
+suite := $(unit_TESTS) $(fabric_TESTS) $(sim_TESTS) $(proc_TESTS) $(fault_TESTS) $(fuzz_TESTS) \
+	$(lint_TESTS) $(vm_TESTS)
 suite := $(if $(TINY),$(tiny_$(TINY)_TESTS),$(suite))
 all_tests := $(sort $(suite) $(san_TESTS) $(tiny_hash_TESTS) $(tiny_tags_TESTS) $(guest_TESTS))
 test_programs := $(patsubst %.c,%,$(wildcard $(addsuffix .c,$(all_tests) $(tests_PROGRAMS))))
 sources := $(common_SRC) $(client_SRC) $(server_SRC) $(cli_SRC) $(bench_SRC) $(examples_SRC) \
-	$(addsuffix .c,$(test_programs)) $(foreach t,$(test_programs),$($(notdir $(t))_EXTRA))
+	$(foreach t,$(test_programs) $(fuzz_PROGRAMS),$(t).c $($(notdir $(t))_EXTRA))
 
 .PHONY: all
 all: $(libraries) $(programs) $(examples) ## libraries, programs and examples
@@ -195,7 +196,7 @@ $(O)/$(1): $(call objects,$(1).c $($(notdir $(1))_EXTRA)) $(test_archives)
 	@$$(say) LINK $$@
 	$$(Q)$$(link) $$($(notdir $(1))_LDFLAGS) $$^ $$(cmocka_LIBS) $$(libraries_LIBS) -lm
 endef
-$(foreach t,$(test_programs),$(eval $(call test_program,$(t))))
+$(foreach t,$(test_programs) $(fuzz_PROGRAMS),$(eval $(call test_program,$(t))))
 
 -include $(patsubst %.c,$(O)/obj/%.d,$(sources))
 

@@ -195,8 +195,8 @@ cause_of(const struct cm_event *event)
 /* Reject reasons of the InfiniBand specification that a caller can do something about. */
 enum { REJECT_NO_LISTENER = 8, REJECT_BY_PEER = 28 };
 
-static int
-explain_reject(const struct cm_event *event, const char *address, char reason[VERBS_REASON_MAX])
+int
+cm_take_reject(const struct cm_event *event, const char *address, char reason[VERBS_REASON_MAX])
 {
 	struct wire_cm_reject reject;
 	char text[sizeof(reject.reason) + 1];
@@ -232,7 +232,7 @@ explain_event(const struct cm_event *event, const char *address, char reason[VER
 	const char *what = NULL;
 	switch (event->type) {
 	case RDMA_CM_EVENT_REJECTED:
-		return explain_reject(event, address, reason);
+		return cm_take_reject(event, address, reason);
 	case RDMA_CM_EVENT_ADDR_ERROR:
 		what = "no RDMA device of this machine leads to";
 		break;
@@ -365,10 +365,9 @@ cm_route(struct rdma_cm_id *id, const char *address, const struct cm_wait *wait,
 	return await(id, RDMA_CM_EVENT_ROUTE_RESOLVED, address, wait, &event, reason);
 }
 
-/* Is what came with the server's answer an acceptance? */
-static int
-check_accept(const struct cm_event *event, const char *address, struct wire_cm_accept *ret_accept,
-	     char reason[VERBS_REASON_MAX])
+int
+cm_take_accept(const struct cm_event *event, const char *address, struct wire_cm_accept *ret_accept,
+	       char reason[VERBS_REASON_MAX])
 {
 	const char *wrong = NULL;
 	struct wire_cm_accept accept = {0};
@@ -407,7 +406,7 @@ cm_connect(struct rdma_cm_id *id, const char *address, const struct wire_cm_requ
 		return verbs_explain(errno, "ask for an RDMA connection", reason);
 	int r = await(id, RDMA_CM_EVENT_ESTABLISHED, address, wait, &event, reason);
 	if (!r)
-		r = check_accept(&event, address, ret_accept, reason);
+		r = cm_take_accept(&event, address, ret_accept, reason);
 	if (r)
 		return r;
 	*ret_read_depth = event.initiator_depth < read_depth ? event.initiator_depth : read_depth;
@@ -419,7 +418,39 @@ cm_connect(struct rdma_cm_id *id, const char *address, const struct wire_cm_requ
 	return ERR_INVALID;
 }
 
-/* ---- The server's refusal ---- */
+/* ---- The server ---- */
+
+int
+cm_take_request(const struct cm_event *event, struct wire_cm_request *ret_request,
+		char reason[VERBS_REASON_MAX])
+{
+	struct wire_cm_request request;
+	const char *wrong = NULL;
+	int code = ERR_CORRUPT;
+	if (event->private_len < sizeof(request)) {
+		wrong = "this is an rkv server, and the request was not one of rkv";
+	} else {
+		memcpy(&request, event->private_data, sizeof(request));
+		if (request.magic != WIRE_CM_MAGIC) {
+			wrong = "this is an rkv server, and the request was not one of rkv";
+		} else if (request.version != WIRE_VERSION) {
+			code = ERR_VERSION;
+			wrong = "the server speaks another version: use programs and library of "
+				"one release";
+		} else if (request.reserved != 0) {
+			wrong = "the request has a reserved field that is not 0";
+		} else if (event->responder_resources == 0) {
+			code = ERR_INVALID;
+			wrong = "the client's device wants no READs and atomics in flight";
+		}
+	}
+	if (!wrong) {
+		*ret_request = request;
+		return 0;
+	}
+	snprintf(reason, VERBS_REASON_MAX, "%s", wrong);
+	return code;
+}
 
 void
 cm_reject(struct rdma_cm_id *id, int code, const char *text)

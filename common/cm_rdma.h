@@ -85,6 +85,18 @@ int cm_connect(struct rdma_cm_id *id, const char *address, const struct wire_cm_
 	       uint8_t read_depth, const struct cm_wait *wait, struct wire_cm_accept *ret_accept,
 	       uint8_t *ret_read_depth, char reason[VERBS_REASON_MAX]);
 
+/*
+ * What came with an event, for who has to answer it: cm_connect uses the first two, with the
+ * server's address for the sentence. Refusals and failures are those that cm_connect has; a request
+ * that is none: ERR_CORRUPT, ERR_VERSION, ERR_INVALID.
+ */
+int cm_take_accept(const struct cm_event *event, const char *address,
+		   struct wire_cm_accept *ret_accept, char reason[VERBS_REASON_MAX]);
+int cm_take_reject(const struct cm_event *event, const char *address,
+		   char reason[VERBS_REASON_MAX]);
+int cm_take_request(const struct cm_event *event, struct wire_cm_request *ret_request,
+		    char reason[VERBS_REASON_MAX]);
+
 /* Refuses a connection that is asked for. code: a failure of err.h. */
 void cm_reject(struct rdma_cm_id *id, int code, const char *text);
 

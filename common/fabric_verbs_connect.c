@@ -184,9 +184,9 @@ create_queues(struct verbs_endpoint *ep, const struct verbs_fab *f, char reason[
 }
 
 /* [RANGE]: the acceptance comes from another machine. */
-static int
-take_accept(struct verbs_endpoint *ep, const struct wire_cm_accept *accept,
-	    char reason[VERBS_REASON_MAX])
+int
+verbs_take_accept(struct verbs_endpoint *ep, const struct wire_cm_accept *accept,
+		  char reason[VERBS_REASON_MAX])
 {
 	const struct fab_offer *offer = &((const struct verbs_region *)ep->ep.region)->offer;
 	const char *wrong = NULL;
@@ -228,7 +228,7 @@ shake_hands(struct verbs_endpoint *ep, const struct fab_ticket *ticket, const st
 	}
 	int r = cm_connect(ep->id, region->address, &request, verbs_fab_of(ep)->limits.read_depth,
 			   wait, &accept, &read_depth, reason);
-	return r ? r : take_accept(ep, &accept, reason);
+	return r ? r : verbs_take_accept(ep, &accept, reason);
 }
 
 /* Makes the endpoint's objects, and connects. */

@@ -186,6 +186,10 @@ void verbs_region_release(struct verbs_region *region);
 int verbs_check_device(const struct verbs_fab *f, const struct rdma_cm_id *id, const char *address,
 		       char reason[VERBS_REASON_MAX]);
 
+/* Where things are, by the server's acceptance, or ERR_CORRUPT: not what its hello offered. */
+int verbs_take_accept(struct verbs_endpoint *ep, const struct wire_cm_accept *accept,
+		      char reason[VERBS_REASON_MAX]);
+
 /* Destroys the queue pair, and what has not completed has failed, [LOCAL]. */
 void verbs_endpoint_end(struct verbs_endpoint *ep);
 

@@ -123,39 +123,6 @@ verbs_peer_destroy(struct verbs_peer *peer)
 
 /* ---- Requests ---- */
 
-/* Copies a request that is one. */
-static int
-request_check(const struct cm_event *event, struct wire_cm_request *ret_request,
-	      char reason[VERBS_REASON_MAX])
-{
-	struct wire_cm_request request;
-	const char *wrong = NULL;
-	int code = ERR_CORRUPT;
-	if (event->private_len < sizeof(request)) {
-		wrong = "this is an rkv server, and the request was not one of rkv";
-	} else {
-		memcpy(&request, event->private_data, sizeof(request));
-		if (request.magic != WIRE_CM_MAGIC) {
-			wrong = "this is an rkv server, and the request was not one of rkv";
-		} else if (request.version != WIRE_VERSION) {
-			code = ERR_VERSION;
-			wrong = "the server speaks another version: use programs and library of "
-				"one release";
-		} else if (request.reserved != 0) {
-			wrong = "the request has a reserved field that is not 0";
-		} else if (event->responder_resources == 0) {
-			code = ERR_INVALID;
-			wrong = "the client's device wants no READs and atomics in flight";
-		}
-	}
-	if (!wrong) {
-		*ret_request = request;
-		return 0;
-	}
-	snprintf(reason, VERBS_REASON_MAX, "%s", wrong);
-	return code;
-}
-
 static bool
 is_loopback(struct verbs_server *server, const struct wire_cm_request *request)
 {
@@ -241,7 +208,7 @@ handle_request(struct verbs_server *server, const struct cm_event *event)
 		cm_id_destroy(event->id);
 		return;
 	}
-	int r = request_check(event, &request, reason);
+	int r = cm_take_request(event, &request, reason);
 	if (!r)
 		r = peer_admit(peer, &request, reason);
 	if (!r)
