@@ -77,7 +77,7 @@ hardening += -fstack-protector-strong
 
 goals := $(or $(MAKECMDGOALS),all)
 goals_without_libraries := help listed clean distclean deps test test-vm demo bench format \
-	format-check lint model
+	format-check lint model fuzz
 ifneq ($(filter-out $(goals_without_libraries),$(goals)),)
 need = $(if $(shell $(PKG_CONFIG) $(1) $(2) && echo yes),,$(error $(2) $(3) is missing: run \
 	"deploy/deps.sh build test", or install its development package and pkg-config))
@@ -88,7 +88,8 @@ $(call need,--exists,librdmacm,(rdma-core))
 libraries_CFLAGS := $(shell $(PKG_CONFIG) --cflags liburing libxxhash libibverbs librdmacm)
 libraries_LIBS := $(shell $(PKG_CONFIG) --libs liburing librdmacm libibverbs)
 endif
-ifneq ($(filter tests test-all check mutant-programs fuzz-programs $(O)/tests/% $(O)/obj/tests/%,$(goals)),)
+ifneq ($(filter tests test-all check mutant-programs fuzz-programs fault-programs $(O)/tests/% \
+	$(O)/obj/tests/%,$(goals)),)
 $(call need,--exists,cmocka,(for tests))
 cmocka_CFLAGS := $(shell $(PKG_CONFIG) --cflags cmocka)
 cmocka_LIBS := $(shell $(PKG_CONFIG) --libs cmocka)
@@ -311,7 +312,8 @@ help: ## this text
 #: CFLAGS=...    instead of -O2 -g; CPPFLAGS, LDFLAGS: in addition
 #: WERROR=1      warnings are errors (so does CI=true)
 #: TESTS="..."   check: run only these, for example TESTS=tests/unit/slot
-#: SECONDS=N     sim-long, mutants: how long to search (default 600)
+#: SECONDS=N     fuzz, sim-long, mutants: how long to search (default 600)
+#: TARGETS="..." fuzz: only these of tests/fuzz/corpus
 #: MUTANTS="..." mutants: only these of tests/sim/mutants/table
 #: JOBS=N        run N tests at once (default 1, as some count on a quiet machine)
 #: ROUNDS=N      bench: measure everything N times (default 5), each time for SPAN=N seconds (1)

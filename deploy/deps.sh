@@ -20,6 +20,13 @@ have_library()
 	have pkg-config && pkg-config "$@"
 }
 
+# Ubuntu 22.04 has libFuzzer in a package that clang needs, and none of this name.
+have_fuzzer()
+{
+	grep -qs '^VERSION_ID="22.04"' /etc/os-release ||
+		compgen -G "$(clang -print-resource-dir)/lib/linux/libclang_rt.fuzzer-*.a"
+}
+
 # package|what it is for|how to see that it is there
 build='gcc|C compiler|have gcc
 libc6-dev|headers of the C library|test -e /usr/include/stdio.h
@@ -32,6 +39,7 @@ librdmacm-dev|connections of RDMA devices|have_library librdmacm'
 test='libcmocka-dev|unit tests|have_library cmocka
 g++|rkv.h as C++|have g++
 clang|second compiler|have clang
+libclang-rt-dev|fuzz targets|have_fuzzer
 clang-format|layout of sources|have clang-format
 strace|system calls of a session|have strace
 valgrind|instructions of an operation|have valgrind

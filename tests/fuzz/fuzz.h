@@ -16,6 +16,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* The exit status of a target that cannot run on this machine. libFuzzer has 1, 70 to 77. */
+#define FUZZ_CANNOT_RUN 3
+
 /* libFuzzer shows the stack and keeps the input. */
 #define fuzz_must(condition)                                                                       \
 	do {                                                                                       \

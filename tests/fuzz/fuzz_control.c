@@ -8,9 +8,9 @@
 #define STEPS_MAX 64
 
 enum step {
-	STEP_RAW,     /* a length, and so many bytes */
-	STEP_MESSAGE, /* a type, a length, and the body */
-	STEP_NAMED,   /* the same, whose body begins with the last session that was joined */
+	STEP_RAW,      /* a length, and so many bytes */
+	STEP_MESSAGE,  /* a type, a length, and the body */
+	STEP_NAMED,    /* the same, whose body begins with the last session that was joined */
 	STEP_ANNOUNCE, /* a keepalive of that session */
 	STEP_HELLO,
 	STEP_HELLO_ADMIN,
@@ -29,13 +29,13 @@ static void
 say_body(struct serving *s, const struct serving_conn *conn, struct fuzz_input *in, bool is_named)
 {
 	union body *body = calloc(1, sizeof(*body));
-	const struct wire_joined *joined = serving_answer(conn, WIRE_JOINED);
+	struct wire_joined joined;
 	fuzz_must(body);
 	uint8_t type = fuzz_byte(in);
 	size_t len = 2 * (size_t)fuzz_byte(in);
 	fuzz_take(in, body->bytes + sizeof(body->header), len);
-	if (is_named && joined) {
-		uint32_t name[2] = {joined->session_slot, joined->serial};
+	if (is_named && serving_answer(conn, WIRE_JOINED, &joined, sizeof(joined))) {
+		uint32_t name[2] = {joined.session_slot, joined.serial};
 		memcpy(body->bytes + sizeof(body->header), name, sizeof(name));
 	}
 	serving_message(s, conn, body, sizeof(body->header) + len, type);
@@ -45,15 +45,15 @@ say_body(struct serving *s, const struct serving_conn *conn, struct fuzz_input *
 static void
 announce(struct serving *s, const struct serving_conn *conn, struct fuzz_input *in)
 {
-	const struct wire_joined *joined = serving_answer(conn, WIRE_JOINED);
+	struct wire_joined joined;
 	union body *body = calloc(1, sizeof(*body));
 	fuzz_must(body);
 	struct wire_announcement *said = &body->keepalive.session[0];
 	body->keepalive.n = 1;
 	fuzz_take(in, &said->a, sizeof(said->a));
-	if (joined) {
-		said->session_slot = joined->session_slot;
-		said->serial = joined->serial;
+	if (serving_answer(conn, WIRE_JOINED, &joined, sizeof(joined))) {
+		said->session_slot = joined.session_slot;
+		said->serial = joined.serial;
 	}
 	serving_message(s, conn, body, sizeof(body->keepalive) + sizeof(*said), WIRE_KEEPALIVE);
 	free(body);
@@ -99,7 +99,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int i = 0; i < STEPS_MAX && in.len; i++)
 		step(s, &in);
 	for (unsigned i = 0; i < SERVING_CONNS_MAX; i++)
-		(void)serving_answer(&s->conn[i], 0); /* all answers are messages */
+		(void)serving_answer(&s->conn[i], 0, NULL, 0); /* all answers are messages */
 	fuzz_must(sessions_g(&s->service->sessions) <= s->service->sessions.newest);
 	serving_end(s);
 	return 0;

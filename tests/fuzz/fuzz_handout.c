@@ -12,8 +12,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct serving *s = serving_begin();
 	struct serving_conn *client = serving_connect(s, 0, &s->service->listener);
 	serving_hello(s, client, WIRE_ROLE_CLIENT);
-	const struct wire_welcome *welcome = serving_answer(client, WIRE_WELCOME);
-	fuzz_must(welcome);
+	struct wire_welcome welcome;
+	fuzz_must(serving_answer(client, WIRE_WELCOME, &welcome, sizeof(welcome)));
 	bool is_theirs = fuzz_byte(&in) & 1;
 	bool differs = !is_theirs || in.len < WIRE_TOKEN_LEN;
 	for (unsigned i = 1; i < SERVING_CONNS_MAX && in.len; i++) {
@@ -21,7 +21,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size_t n = fuzz_take(&in, token, sizeof(token));
 		for (size_t k = 0; is_theirs && k < n; k++) {
 			differs |= i == 1 && token[k] != 0;
-			token[k] ^= welcome->token[k];
+			token[k] ^= welcome.token[k];
 		}
 		serving_say(s, serving_connect(s, i, &s->service->handout.listener), token, n);
 		if (i == 1)

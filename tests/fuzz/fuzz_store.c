@@ -62,8 +62,7 @@ change_block(struct world *w, const char *key, struct fuzz_input *in)
 	if (!is_signed || !block_lengths_fit(h, slot_read_len(word)))
 		return;
 	struct hash hash = hash_key(at + sizeof(*h), h->key_len, w->layout.hash_seed);
-	uint64_t digest =
-		block_digest(&hash, at + sizeof(*h) + h->key_len, h->value_len);
+	uint64_t digest = block_digest(&hash, at + sizeof(*h) + h->key_len, h->value_len);
 	h->checksum = block_checksum(slot_with_state(word, SLOT_COMMITTED), digest, h);
 }
 
@@ -106,6 +105,7 @@ before_batch(struct world *w, const struct world_batch *batch)
 {
 	struct fuzz_input *in = w->arg;
 	(void)batch;
+	fuzz_must(w->n_out_of_range == 0);
 	if (!in->len || !(in->at[0] & 0x80) || !is_disturbance(in->at[0] % N_STEPS))
 		return;
 	uint8_t what = fuzz_byte(in);

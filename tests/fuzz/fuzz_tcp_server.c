@@ -66,7 +66,7 @@ start_once(void)
 	if (tcp_server_create(&any, region, sizeof(region), &events, &options, &fuzz_log, &server,
 			      reason)) {
 		fprintf(stderr, "%s\n", reason);
-		_exit(77);
+		_exit(FUZZ_CANNOT_RUN);
 	}
 	tcp_server_offer(server, &offer);
 	fuzz_must(net_parse(offer.tcp_address, 0, &address, 1, &n, reason) == 0);

@@ -128,10 +128,10 @@ serving_hello(struct serving *s, const struct serving_conn *conn, enum wire_role
 	serving_message(s, conn, &hello, sizeof(hello), WIRE_HELLO);
 }
 
-const void *
-serving_answer(const struct serving_conn *conn, uint16_t type)
+bool
+serving_answer(const struct serving_conn *conn, uint16_t type, void *to, size_t len)
 {
-	const void *found = NULL;
+	bool found = false;
 	struct wire_header header;
 	for (size_t at = 0; conn->n_sent - at >= sizeof(header); at += header.len) {
 		memcpy(&header, conn->sent + at, sizeof(header));
@@ -139,8 +139,11 @@ serving_answer(const struct serving_conn *conn, uint16_t type)
 		fuzz_must(header.len >= sizeof(header) && header.len <= LIMIT_MESSAGE_MAX);
 		if (header.len > conn->n_sent - at)
 			break;
-		if (header.type == type)
-			found = conn->sent + at;
+		if (header.type != type)
+			continue;
+		fuzz_must(header.len == len);
+		memcpy(to, conn->sent + at, len);
+		found = true;
 	}
 	return found;
 }

@@ -42,7 +42,7 @@ void serving_message(struct serving *s, const struct serving_conn *conn, void *m
 		     uint16_t type);
 void serving_hello(struct serving *s, const struct serving_conn *conn, enum wire_role role);
 
-/* The last whole message of this type that the connection was sent, or NULL. */
-const void *serving_answer(const struct serving_conn *conn, uint16_t type);
+/* Copies the last message of this type that the connection was sent: len bytes. False: none was. */
+bool serving_answer(const struct serving_conn *conn, uint16_t type, void *to, size_t len);
 
 #endif

@@ -29,7 +29,7 @@ columns()
 ends()
 {
 	local file
-	files '*' | while read -r file; do
+	files '*' | grep -v '^tests/fuzz/corpus/' | while read -r file; do
 		grep -nHI '[[:blank:]]$' "$file"
 		if [ -s "$file" ] && [ "$(tail -c 1 "$file" | od -An -tx1)" != " 0a" ]; then
 			echo "$file: no newline at the end"

@@ -7,7 +7,7 @@
 licence()
 {
 	local file
-	files '*' | grep -v '\.json$' | while read -r file; do
+	files '*' | grep -vE '\.json$|^tests/fuzz/corpus/' | while read -r file; do
 		head -n 5 "$file" | grep -q 'SPDX-License-Identifier: BSD-2-Clause' || echo "$file"
 	done
 }

@@ -7,7 +7,7 @@
 
 function die(text)
 {
-	printf "tests/sim/mutants/table: %s: %s\n", name, text >"/dev/stderr"
+	printf "%s: %s: %s\n", ARGV[1], name, text >"/dev/stderr"
 	failed = 1
 	exit 1
 }
