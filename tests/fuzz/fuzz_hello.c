@@ -127,7 +127,7 @@ serve(struct fuzz_input *in)
 	if (flags & FLAG_OTHER_POOL)
 		hand_out_other(in, flags);
 	else
-		(void)shm_share_send(share, fuzz_unix.far);
+		(void)shm_share_send(share, fuzz_unix.far, getpid());
 	if (in->len)
 		fuzz_sockets_say(&fuzz_tcp, in->at, in->len);
 	fuzz_sockets_hang_up(&fuzz_tcp);

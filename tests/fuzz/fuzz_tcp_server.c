@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A data connection to a real server of the tcp fabric, over a real socket: a good hello, changed
- * where the input is not 0, cut off by the first byte, and what follows it to the responder.
- * Afterwards the server serves an honest client.
+ * A data connection to a real server of the tcp fabric: a good hello, changed where the input is
+ * not 0 and cut off by the first byte; what follows it goes to the responder. Afterwards the server
+ * serves an honest client.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +22,6 @@
 #define REFUSED_SLOT 1u
 
 static struct tcp_server *server;
-static struct net_address address;
 static struct tcp_peer *peer;
 
 static int
@@ -55,21 +54,14 @@ start_once(void)
 {
 	static _Alignas(4096) unsigned char region[REGION_LEN];
 	static const struct tcp_events events = {admit, lost, NULL};
-	static const struct tcp_options options = {
-		.n_responders = 1, .handshake_ms = 10000, .stall_ms = 10000, .half_open_max = 8};
-	struct net_address any = {.host = "127.0.0.1"};
-	struct fab_offer offer = {0};
+	static const struct tcp_options options = {.n_responders = 1, .stall_ms = 10000};
 	char reason[TCP_REASON_MAX];
-	unsigned n;
 	if (server)
 		return;
-	if (tcp_server_create(&any, region, sizeof(region), &events, &options, &fuzz_log, &server,
-			      reason)) {
+	if (tcp_server_create(region, sizeof(region), &events, &options, &server, reason)) {
 		fprintf(stderr, "%s\n", reason);
 		_exit(FUZZ_CANNOT_RUN);
 	}
-	tcp_server_offer(server, &offer);
-	fuzz_must(net_parse(offer.tcp_address, 0, &address, 1, &n, reason) == 0);
 }
 
 static struct wire_tcp_hello
@@ -84,13 +76,18 @@ good_hello(void)
 	};
 }
 
+/* As the control port does it: the hello is whole, and nothing behind it was received. -1: no. */
 static int
-reach(void)
+greet(const unsigned char *bytes, size_t len, size_t *ret_taken)
 {
-	char reason[NET_REASON_MAX];
-	int fd;
-	fuzz_must(net_connect(&address, clock_now_ns() + WAIT_NS, &fd, reason) == 0);
-	return fd;
+	int fds[2];
+	*ret_taken = tcp_server_measure(bytes, len);
+	if (*ret_taken == 0 || *ret_taken > len)
+		return -1;
+	fuzz_must(*ret_taken <= WIRE_TCP_HELLO_MAX);
+	fuzz_must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+	tcp_server_take(server, fds[1], bytes);
+	return fds[0];
 }
 
 /* Serves until the peer of fd is told something, or its connection ends. */
@@ -108,25 +105,42 @@ serve_until_told(int fd, void *answer, size_t len)
 }
 
 static void
-say(struct fuzz_input *in)
+wait_for_end(void)
 {
-	struct wire_tcp_hello hello = good_hello();
-	unsigned char bytes[sizeof(hello)], answer[256];
-	uint8_t cut = fuzz_byte(in);
-	int fd = reach();
-	memcpy(bytes, &hello, sizeof(bytes));
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] ^= fuzz_byte(in);
-	(void)!send(fd, bytes, cut < sizeof(bytes) ? sizeof(bytes) - cut : 0, MSG_NOSIGNAL);
-	(void)!send(fd, in->at, in->len, MSG_NOSIGNAL);
-	shutdown(fd, SHUT_WR);
-	while (serve_until_told(fd, answer, sizeof(answer)) > 0)
-		;
-	close(fd);
+	int64_t deadline_ns = clock_now_ns() + WAIT_NS;
 	while (peer) {
+		fuzz_must(clock_now_ns() < deadline_ns);
 		tcp_server_dispatch(server);
 		(void)net_wait(tcp_server_fd(server), POLLIN, clock_now_ns() + CLOCK_NS_PER_MS);
 	}
+}
+
+static void
+say(struct fuzz_input *in)
+{
+	struct wire_tcp_hello hello = good_hello();
+	unsigned char answer[256];
+	size_t cut = fuzz_byte(in), taken;
+	size_t len = cut < sizeof(hello) ? sizeof(hello) - cut + in->len : 0;
+	unsigned char *bytes = calloc(1, sizeof(hello) + in->len);
+	fuzz_must(bytes);
+	memcpy(bytes, &hello, sizeof(hello));
+	for (size_t i = 0; i < sizeof(hello); i++)
+		bytes[i] ^= fuzz_byte(in);
+	if (in->len)
+		memcpy(bytes + sizeof(hello), in->at, in->len);
+	void *copy = fuzz_copy(bytes, len);
+	free(bytes);
+	int fd = greet(copy, len, &taken);
+	if (fd >= 0) {
+		(void)!send(fd, (char *)copy + taken, len - taken, MSG_NOSIGNAL | MSG_DONTWAIT);
+		shutdown(fd, SHUT_WR);
+		while (serve_until_told(fd, answer, sizeof(answer)) > 0)
+			;
+		close(fd);
+		wait_for_end();
+	}
+	free(copy);
 }
 
 static void
@@ -134,8 +148,9 @@ check_still_serves(void)
 {
 	struct wire_tcp_hello hello = good_hello();
 	struct wire_tcp_accept accept;
-	int fd = reach();
-	fuzz_must(send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) == (ssize_t)sizeof(hello));
+	size_t taken;
+	int fd = greet((void *)&hello, sizeof(hello), &taken);
+	fuzz_must(fd >= 0 && taken == sizeof(hello));
 	fuzz_must(serve_until_told(fd, &accept, sizeof(accept)) == (ssize_t)sizeof(accept));
 	fuzz_must(accept.header.type == WIRE_TCP_ACCEPT && peer);
 	tcp_peer_destroy(peer);

@@ -13,7 +13,7 @@ static const struct options *
 options_once(void)
 {
 	static struct options options;
-	static char words[][16] = {"kv-server", "--fabric", "soft", "--pool-size", "1M"};
+	static char words[][16] = {"kv-server", "--fabric", "shm", "--pool-size", "1M"};
 	char *argv[] = {words[0], words[1], words[2], words[3], words[4], NULL};
 	char reason[NET_REASON_MAX];
 	if (!options.pool_size)
@@ -24,11 +24,12 @@ options_once(void)
 static struct region *
 region_once(void)
 {
+	static const struct region_events no_peers; /* shm has none */
 	static struct region region;
 	const struct options *options = options_once();
 	if (!region.pool) {
 		fuzz_must(region_choose(&region, options, &options->listen, &fuzz_log) == 0);
-		fuzz_must(region_create(&region, options, NULL) == 0);
+		fuzz_must(region_create(&region, options, &no_peers) == 0);
 	}
 	return &region;
 }
