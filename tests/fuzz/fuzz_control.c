@@ -63,7 +63,8 @@ static void
 step(struct serving *s, struct fuzz_input *in)
 {
 	uint8_t what = fuzz_byte(in);
-	struct serving_conn *conn = serving_connect(s, what >> 4, &s->service->listener);
+	struct serving_conn *conn =
+		serving_connect(s, what >> 4, &s->service->listeners[0].listener);
 	uint8_t raw[UINT8_MAX];
 	switch ((enum step)(what & 7)) {
 	case STEP_RAW:

@@ -10,7 +10,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_input in = {data, size};
 	struct serving *s = serving_begin();
-	struct serving_conn *client = serving_connect(s, 0, &s->service->listener);
+	struct serving_conn *client = serving_connect(s, 0, &s->service->listeners[0].listener);
 	serving_hello(s, client, WIRE_ROLE_CLIENT);
 	struct wire_welcome welcome;
 	fuzz_must(serving_answer(client, WIRE_WELCOME, &welcome, sizeof(welcome)));

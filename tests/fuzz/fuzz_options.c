@@ -18,7 +18,9 @@ check(const struct options *options)
 	fuzz_must(layout_chunk_off(l, l->n_chunks) <= l->region_len);
 	fuzz_must(memchr(options->socket, '\0', sizeof(options->socket)));
 	fuzz_must(memchr(options->restore, '\0', sizeof(options->restore)));
-	fuzz_must(memchr(options->listen.host, '\0', sizeof(options->listen.host)));
+	fuzz_must(options->n_listen >= 1 && options->n_listen <= OPTIONS_LISTEN_MAX);
+	for (unsigned i = 0; i < options->n_listen; i++)
+		fuzz_must(memchr(options->listen[i].host, '\0', sizeof(options->listen[i].host)));
 }
 
 int

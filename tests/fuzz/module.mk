@@ -68,8 +68,8 @@ fuzz-programs: $(addprefix $(O)/,$(fuzz_PROGRAMS))
 fault-programs: $(foreach f,$(fault_names),$(O)/faults/$(f)/fuzz)
 else
 fuzz-programs fault-programs:
-	@$(MAKE) CC='$(if $(findstring clang,$(CC)),$(CC),clang)' SAN=$(fuzz_variant) $@
+	@$(MAKE) CC=clang SAN=$(fuzz_variant) $@
 endif
 fuzz: ## searches what breaks parsers, for SECONDS=n each; TARGETS="...": only these
 	@$(submake) fuzz-programs
-	@bash tests/fuzz/run.sh $(or $(SECONDS),600) $(TARGETS)
+	@tests/fuzz/run $(or $(SECONDS),600) $(TARGETS)

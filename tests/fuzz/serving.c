@@ -28,7 +28,7 @@ region_once(void)
 	static struct region region;
 	const struct options *options = options_once();
 	if (!region.pool) {
-		fuzz_must(region_choose(&region, options, &options->listen, &fuzz_log) == 0);
+		fuzz_must(region_choose(&region, options, &options->listen[0], &fuzz_log) == 0);
 		fuzz_must(region_create(&region, options, &no_peers) == 0);
 	}
 	return &region;
@@ -53,6 +53,7 @@ remember(int fd, const void *bytes, size_t len)
 struct serving *
 serving_begin(void)
 {
+	static const struct ports ports = {.n = 1}; /* the loop looks at no descriptor */
 	struct serving *s = &serving;
 	struct service_setup setup = {
 		.loop = &s->loop,
@@ -60,7 +61,7 @@ serving_begin(void)
 		.region = region_once(),
 		.options = options_once(),
 		.peers = &s->peers,
-		.tcp_fd = 0, /* the loop looks at no descriptor */
+		.ports = &ports,
 		.unix_fd = 0,
 		.unix_path = "@fuzz",
 		.metrics_fd = 0,
