@@ -36,7 +36,8 @@ fault_others = $(filter-out $(call fault_sources,$(1)),$(call fault_target,$(1))
 define fault
 $(O)/faults/$(1)/$(2): $(2) tests/fuzz/faults
 	@mkdir -p $$(@D)
-	$$(Q)awk -v name=$(1) -v file=$(2) -f tests/sim/mutants/apply.awk tests/fuzz/faults $(2) >$$@
+	$$(Q)awk -v name=$(1) -v file=$(2) -f tests/sim/mutants/apply.awk tests/fuzz/faults \
+		$(2) >$$@
 endef
 $(foreach e,$(fault_edits),$(eval $(call fault,$(firstword $(subst :, ,$(e))),$(lastword \
 	$(subst :, ,$(e))))))
