@@ -85,8 +85,9 @@ $(call need,--atleast-version=2.3,liburing,(version 2.3 or later))
 $(call need,--exists,libxxhash,(its header))
 $(call need,--atleast-version=1.11,libibverbs,(rdma-core 32 or later))
 $(call need,--exists,librdmacm,(rdma-core))
-libraries_CFLAGS := $(shell $(PKG_CONFIG) --cflags liburing libxxhash libibverbs librdmacm)
-libraries_LIBS := $(shell $(PKG_CONFIG) --libs liburing librdmacm libibverbs)
+$(call need,--atleast-version=3.0,openssl,(version 3.0 or later))
+libraries_CFLAGS := $(shell $(PKG_CONFIG) --cflags liburing libxxhash libibverbs librdmacm openssl)
+libraries_LIBS := $(shell $(PKG_CONFIG) --libs liburing librdmacm libibverbs openssl)
 endif
 ifneq ($(filter tests test-all check mutant-programs fuzz-programs fault-programs $(O)/tests/% \
 	$(O)/obj/tests/%,$(goals)),)

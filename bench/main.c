@@ -125,6 +125,7 @@ open_target(struct bench *bench)
 	struct target_config config = {
 		.server = options->server,
 		.fabric = options->fabric,
+		.identity = options->identity,
 		.depth = (uint32_t)options->depth,
 		.timeout_ms = (uint32_t)options->timeout_ms,
 		.cache_bytes = options->cache_bytes,

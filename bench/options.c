@@ -91,6 +91,12 @@ struct named_option {
 static const struct named_option texts[] = {
 	{"--server", offsetof(struct options, server)},
 	{"--rdma-address", offsetof(struct options, rdma_address)},
+	{"--tenant", offsetof(struct options, identity.tenant)},
+	{"--secret-file", offsetof(struct options, identity.secret_file)},
+	{"--tls-ca", offsetof(struct options, identity.tls_ca)},
+	{"--tls-cert", offsetof(struct options, identity.tls_cert)},
+	{"--tls-key", offsetof(struct options, identity.tls_key)},
+	{"--tls-name", offsetof(struct options, identity.tls_name)},
 	{"--trace", offsetof(struct options, trace_path)},
 	{"--json", offsetof(struct options, json_path)},
 	{"--csv", offsetof(struct options, csv_path)},
@@ -358,14 +364,30 @@ trace_contradiction(const struct options *options, const struct said *said)
 	return BROKEN(rules);
 }
 
+/* What the environment says; NULL: nothing. */
+static const char *
+environment(const char *name)
+{
+	const char *text = getenv(name);
+	return text && *text ? text : NULL;
+}
+
 static void
 set_defaults(struct options *options)
 {
 	struct rkv_options library;
-	const char *server = getenv("RKV_SERVER");
+	const char *server = environment("RKV_SERVER");
 	rkv_options_init(&library);
 	*options = (struct options){
-		.server = server && *server ? server : "localhost:7440",
+		.server = server ? server : "localhost:7440",
+		.identity =
+			{
+				.tenant = environment("RKV_TENANT"),
+				.secret_file = environment("RKV_SECRET_FILE"),
+				.tls_ca = environment("RKV_TLS_CA"),
+				.tls_cert = environment("RKV_TLS_CERT"),
+				.tls_key = environment("RKV_TLS_KEY"),
+			},
 		.workload_name = "a",
 		.workload =
 			{

@@ -7,10 +7,12 @@
 #include <stdint.h>
 
 #include "bench/raw.h"
+#include "bench/target.h"
 #include "bench/workload.h"
 
 struct options {
 	const char *server;
+	struct target_identity identity;
 	const char *workload_name; /* a letter, a file, or what is run instead */
 	struct workload workload;
 	const char *trace_path; /* NULL: no trace, a workload */

@@ -77,7 +77,7 @@ shm_serve(struct raw_region *region)
 		return;
 	if (recv(fd, token, sizeof(token), MSG_WAITALL) == (ssize_t)sizeof(token) &&
 	    memcmp(token, region->offer.token, sizeof(token)) == 0)
-		shm_share_send(region->share, fd, getpid());
+		shm_share_send(region->share, fd, getpid(), false);
 	close(fd);
 }
 

@@ -15,8 +15,19 @@
 #define TARGET_FABRICS 4
 extern const char *const target_fabrics[TARGET_FABRICS]; /* by enum rkv_fabric: "auto" */
 
+/* Who we are, and TLS, as rkv_options says; NULL: not given. */
+struct target_identity {
+	const char *tenant;
+	const char *secret_file;
+	const char *tls_ca;
+	const char *tls_cert;
+	const char *tls_key;
+	const char *tls_name;
+};
+
 struct target_config {
-	const char *server;     /* rkv */
+	const char *server; /* rkv */
+	struct target_identity identity;
 	enum rkv_fabric fabric; /* rkv */
 	uint32_t depth;
 	uint32_t timeout_ms;

@@ -104,6 +104,17 @@ close_target(struct target *target)
 	free(target);
 }
 
+static void
+set_identity(struct rkv_options *options, const struct target_identity *identity)
+{
+	options->tenant = identity->tenant;
+	options->secret_file = identity->secret_file;
+	options->tls_ca_file = identity->tls_ca;
+	options->tls_cert_file = identity->tls_cert;
+	options->tls_key_file = identity->tls_key;
+	options->tls_server_name = identity->tls_name;
+}
+
 int
 target_open_rkv(const struct target_config *config, struct target **ret_target)
 {
@@ -130,6 +141,7 @@ target_open_rkv(const struct target_config *config, struct target **ret_target)
 	options.cache_bytes = config->cache_bytes;
 	options.fabric = config->fabric;
 	options.log = config->log;
+	set_identity(&options, &config->identity);
 	int code = rkv_open(config->server, &options, &self->client);
 	if (code < 0) {
 		free(self);

@@ -12,11 +12,14 @@
 
 /* Keepalives are numbered from 1; all other requests have this bit. */
 #define REQUEST_BIT UINT32_C(0x80000000)
+#define SEALED_MAX 4096 /* received at once, with TLS */
+#define SEALS_MAX 1024 /* what TLS adds to a message: some 22 bytes for each 16 KiB, and to spare */
 
 void
 channel_start(struct channel *channel, int fd)
 {
 	channel->fd = fd;
+	channel->tls = NULL;
 	channel->n_taken = 0;
 	channel->n_in = 0;
 	channel->n_out = 0;
@@ -28,6 +31,8 @@ channel_close(struct channel *channel)
 	if (channel->fd >= 0)
 		close(channel->fd);
 	channel->fd = -1;
+	tls_free(channel->tls);
+	channel->tls = NULL;
 }
 
 uint32_t
@@ -38,10 +43,21 @@ channel_request(struct channel *channel)
 
 /* ---- Out ---- */
 
+/* Moves what TLS has to say to what waits. */
+static void
+seal(struct channel *channel)
+{
+	size_t n;
+	while (channel->tls && (n = tls_take(channel->tls, channel->out + channel->n_out,
+					     sizeof(channel->out) - channel->n_out)) > 0)
+		channel->n_out += n;
+}
+
 int
 channel_flush(struct channel *channel)
 {
 	size_t n_sent = 0;
+	seal(channel);
 	while (n_sent < channel->n_out) {
 		ssize_t n = send(channel->fd, channel->out + n_sent, channel->n_out - n_sent,
 				 MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -68,9 +84,13 @@ channel_send(struct channel *channel, void *message, size_t len, enum wire_type 
 		.len = (uint32_t)len,
 		.request = request,
 	};
-	if (len > sizeof(channel->out) - channel->n_out)
+	if (len + (channel->tls ? SEALS_MAX : 0) > sizeof(channel->out) - channel->n_out)
 		return ERR_CONN;
 	memcpy(message, &header, sizeof(header));
+	if (channel->tls) {
+		int rc = tls_write(channel->tls, message, len);
+		return rc ? rc : channel_flush(channel);
+	}
 	memcpy(channel->out + channel->n_out, message, len);
 	channel->n_out += len;
 	return channel_flush(channel);
@@ -83,6 +103,8 @@ static bool
 length_fits(uint16_t type, uint32_t len)
 {
 	switch (type) {
+	case WIRE_CHALLENGE:
+		return len == sizeof(struct wire_challenge);
 	case WIRE_WELCOME:
 		return len == sizeof(struct wire_welcome);
 	case WIRE_REFUSED:
@@ -140,15 +162,15 @@ check_front(const struct channel *channel, char reason[NET_REASON_MAX])
 
 /* Receives what is there. ERR_AGAIN: nothing is. */
 static int
-receive(struct channel *channel, char reason[NET_REASON_MAX])
+receive_bytes(struct channel *channel, void *to, size_t room, size_t *ret_n,
+	      char reason[NET_REASON_MAX])
 {
 	ssize_t n;
 	do
-		n = recv(channel->fd, channel->in.bytes + channel->n_in,
-			 sizeof(channel->in) - channel->n_in, MSG_DONTWAIT);
+		n = recv(channel->fd, to, room, MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n > 0) {
-		channel->n_in += (size_t)n;
+		*ret_n = (size_t)n;
 		return 0;
 	}
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -156,6 +178,42 @@ receive(struct channel *channel, char reason[NET_REASON_MAX])
 	snprintf(reason, NET_REASON_MAX, "%s",
 		 n == 0 ? "the server closed the connection" : strerror(errno));
 	return ERR_CONN;
+}
+
+/* What was received before, or else what is there, without its seal. */
+int
+channel_unseal(struct channel *channel, char reason[NET_REASON_MAX])
+{
+	unsigned char sealed[SEALED_MAX];
+	size_t n;
+	int rc;
+	while ((rc = tls_read(channel->tls, channel->in.bytes + channel->n_in,
+			      sizeof(channel->in) - channel->n_in, &n, reason)) == ERR_AGAIN) {
+		rc = receive_bytes(channel, sealed, sizeof(sealed), &n, reason);
+		if (rc)
+			return rc;
+		rc = tls_receive(channel->tls, sealed, n);
+		if (rc) {
+			snprintf(reason, NET_REASON_MAX, "no memory is left for TLS");
+			return rc;
+		}
+	}
+	if (rc == 0)
+		channel->n_in += n;
+	return rc;
+}
+
+static int
+receive(struct channel *channel, char reason[NET_REASON_MAX])
+{
+	if (channel->tls)
+		return channel_unseal(channel, reason);
+	size_t n;
+	int rc = receive_bytes(channel, channel->in.bytes + channel->n_in,
+			       sizeof(channel->in) - channel->n_in, &n, reason);
+	if (rc == 0)
+		channel->n_in += n;
+	return rc;
 }
 
 int

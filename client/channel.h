@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "common/net.h"
+#include "common/tls.h"
 #include "proto/wire.h"
 
 /* Enough for a LEAVE of every session beside keepalives and calls; more waits for no reader. */
@@ -22,6 +23,7 @@
 /* What a server may send. */
 union channel_message {
 	struct wire_header header;
+	struct wire_challenge challenge;
 	struct wire_welcome welcome;
 	struct wire_refused refused;
 	struct wire_joined joined;
@@ -32,7 +34,8 @@ union channel_message {
 };
 
 struct channel {
-	int fd; /* -1: closed; then nothing else is called but channel_start */
+	int fd;          /* -1: closed; then nothing else is called but channel_start */
+	struct tls *tls; /* NULL: plain text; set after channel_start, freed by channel_close */
 	uint32_t n_requests;
 	size_t n_taken; /* length of the message at the front that channel_next returned last */
 	size_t n_in;
@@ -56,6 +59,12 @@ uint32_t channel_request(struct channel *channel);
  */
 int channel_send(struct channel *channel, void *message, size_t len, enum wire_type type,
 		 uint32_t request);
+
+/*
+ * With TLS: receives once and goes on with the handshake, or opens what came. ERR_AGAIN: no more of
+ * a message is here than before. Failures, with a sentence, as tls_read.
+ */
+int channel_unseal(struct channel *channel, char reason[NET_REASON_MAX]);
 
 /* Sends what waits, as far as the socket takes it. Failure: ERR_CONN. */
 int channel_flush(struct channel *channel);

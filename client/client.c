@@ -15,6 +15,7 @@
 
 #include "client/channel.h"
 #include "client/control.h"
+#include "client/identity.h"
 #include "client/session.h"
 #include "common/clock.h"
 #include "common/err.h"
@@ -178,6 +179,7 @@ client_destroy(struct rkv_client *client)
 	free_buffers(client);
 	control_stop(client);
 	unmap_not_forked(client);
+	identity_free(&client->options);
 	pthread_cond_destroy(&client->changed);
 	pthread_mutex_destroy(&client->mutex);
 	free(client);
@@ -186,6 +188,7 @@ client_destroy(struct rkv_client *client)
 int
 rkv_open(const char *servers, const struct rkv_options *options, struct rkv_client **ret_client)
 {
+	char reason[NET_REASON_MAX];
 	if (!servers || !ret_client)
 		return RKV_E_INVALID;
 	struct rkv_client *client = calloc(1, sizeof(*client));
@@ -203,7 +206,11 @@ rkv_open(const char *servers, const struct rkv_options *options, struct rkv_clie
 	pthread_mutex_init(&client->mutex, NULL);
 	init_changed(client);
 	int64_t deadline_ns = connect_deadline(client);
-	int rc = check_options(client);
+	int rc = identity_copy(&client->options, reason);
+	if (rc)
+		log_line(&client->log, LOG_ERROR, "%s", reason);
+	if (!rc)
+		rc = check_options(client);
 	if (!rc)
 		rc = parse_servers(client, servers);
 	if (!rc)

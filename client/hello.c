@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "client/identity.h"
 #include "common/err.h"
 #include "common/fabric_shm.h"
 #include "common/fabric_tcp.h"
@@ -60,6 +61,8 @@ check_welcome(const struct wire_welcome *w, char reason[NET_REASON_MAX])
 		wrong = "an address without an end";
 	else if (w->n_regions != 1)
 		wrong = "another number of regions than one";
+	else if (w->access < WIRE_ACCESS_READ || w->access > WIRE_ACCESS_ADMIN)
+		wrong = "a role that is not known";
 	else if (w->region[0].len < LIMIT_REGION_MIN || w->region[0].len > LIMIT_REGION_MAX)
 		wrong = "a region of impossible length";
 	if (!wrong)
@@ -87,19 +90,12 @@ await(struct channel *channel, int64_t deadline_ns, const union channel_message 
 	return rc;
 }
 
+/* The answer to a request: of a type, or else a failure. */
 static int
-exchange(struct channel *channel, const unsigned char boot_id[WIRE_BOOT_ID_LEN],
-	 int64_t deadline_ns, struct wire_welcome *ret_welcome, char reason[NET_REASON_MAX])
+await_answer(struct channel *channel, uint32_t request, int64_t deadline_ns,
+	     const union channel_message **ret_message, char reason[NET_REASON_MAX])
 {
-	struct wire_hello hello = {.sizes = wire_sizes_own(), .role = WIRE_ROLE_CLIENT};
 	const union channel_message *message;
-	uint32_t request = channel_request(channel);
-	memcpy(hello.boot_id, boot_id, sizeof(hello.boot_id));
-	/* The socket is new: it takes a message of this size at once. */
-	if (channel_send(channel, &hello, sizeof(hello), WIRE_HELLO, request)) {
-		snprintf(reason, NET_REASON_MAX, "the server closed the connection");
-		return ERR_CONN;
-	}
 	int rc = await(channel, deadline_ns, &message, reason);
 	if (rc)
 		return rc;
@@ -108,14 +104,66 @@ exchange(struct channel *channel, const unsigned char boot_id[WIRE_BOOT_ID_LEN],
 			     sizeof(message->refused.reason));
 		return channel_refusal(&message->refused);
 	}
-	if (message->header.type != WIRE_WELCOME || message->header.request != request) {
+	if (message->header.request != request ||
+	    (message->header.type != WIRE_WELCOME && message->header.type != WIRE_CHALLENGE)) {
 		snprintf(reason, NET_REASON_MAX,
 			 "the server answered the hello with something else");
 		return ERR_CORRUPT;
 	}
-	rc = check_welcome(&message->welcome, reason);
+	*ret_message = message;
+	return 0;
+}
+
+/* Sends a message; the socket is new: it takes one of this size at once. Then its answer. */
+static int
+ask(struct channel *channel, void *message, size_t len, enum wire_type type, int64_t deadline_ns,
+    const union channel_message **ret_answer, char reason[NET_REASON_MAX])
+{
+	uint32_t request = channel_request(channel);
+	if (channel_send(channel, message, len, type, request)) {
+		snprintf(reason, NET_REASON_MAX, "the server closed the connection");
+		return ERR_CONN;
+	}
+	return await_answer(channel, request, deadline_ns, ret_answer, reason);
+}
+
+static int
+answer_challenge(struct identity *identity, const struct wire_hello *hello, struct channel *channel,
+		 int64_t deadline_ns, const union channel_message **message,
+		 char reason[NET_REASON_MAX])
+{
+	struct wire_proof proof = {0};
+	int rc = identity_prove(identity, hello, &(*message)->challenge, channel, &proof, reason);
+	if (!rc)
+		rc = ask(channel, &proof, sizeof(proof), WIRE_PROOF, deadline_ns, message, reason);
+	if (!rc && (*message)->header.type != WIRE_WELCOME) {
+		snprintf(reason, NET_REASON_MAX, "the server is not content with one proof");
+		rc = ERR_CORRUPT;
+	}
+	return rc;
+}
+
+static int
+exchange(struct rkv_client *client, struct channel *channel,
+	 const unsigned char boot_id[WIRE_BOOT_ID_LEN], int64_t deadline_ns,
+	 struct wire_welcome *ret_welcome, char reason[NET_REASON_MAX])
+{
+	struct wire_hello hello = {.sizes = wire_sizes_own(), .role = WIRE_ROLE_CLIENT};
+	const union channel_message *message;
+	struct identity identity;
+	memcpy(hello.boot_id, boot_id, sizeof(hello.boot_id));
+	int rc = identity_introduce(&identity, client, &hello, reason);
+	if (!rc)
+		rc = ask(channel, &hello, sizeof(hello), WIRE_HELLO, deadline_ns, &message, reason);
+	if (!rc && message->header.type == WIRE_CHALLENGE)
+		rc = answer_challenge(&identity, &hello, channel, deadline_ns, &message, reason);
+	if (!rc)
+		rc = identity_check(&identity, &message->welcome, reason);
+	if (!rc)
+		rc = check_welcome(&message->welcome, reason);
 	if (!rc)
 		*ret_welcome = message->welcome;
+	identity_end(&identity);
 	return rc;
 }
 
@@ -473,7 +521,7 @@ shake_hands(struct rkv_client *client, struct channel *channel, int64_t deadline
 		snprintf(reason, NET_REASON_MAX, "%s", NET_BOOT_ID_REMEDY);
 		return rc;
 	}
-	rc = exchange(channel, boot_id, deadline_ns, &w, reason);
+	rc = exchange(client, channel, boot_id, deadline_ns, &w, reason);
 	if (!rc)
 		rc = look_at_offer(&w, boot_id, channel->fd, &offered, reason);
 	if (!rc)
@@ -483,6 +531,7 @@ shake_hands(struct rkv_client *client, struct channel *channel, int64_t deadline
 	hello.region_id = w.region[0].region_id;
 	hello.epoch = w.region[0].epoch;
 	hello.stamp = w.stamp;
+	hello.is_read_only = w.access == WIRE_ACCESS_READ;
 	*ret_hello = hello;
 	return 0;
 }
@@ -497,7 +546,9 @@ hello_connect(struct rkv_client *client, struct channel *channel, int64_t deadli
 	if (rc)
 		return rc;
 	channel_start(channel, fd);
-	rc = shake_hands(client, channel, deadline_ns, ret_hello, why);
+	rc = identity_secure(client, channel, deadline_ns, why);
+	if (!rc)
+		rc = shake_hands(client, channel, deadline_ns, ret_hello, why);
 	if (rc) {
 		channel_close(channel);
 		size_t room = NET_REASON_MAX - sizeof(": ") - strlen(client->server_text);

@@ -6,6 +6,7 @@
 #ifndef RKV_CLIENT_HELLO_H
 #define RKV_CLIENT_HELLO_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/channel.h"
@@ -20,6 +21,7 @@ struct hello {
 	uint64_t region_id;
 	uint64_t epoch;
 	uint64_t stamp; /* newest at the time */
+	bool is_read_only;
 };
 
 /*

@@ -13,6 +13,7 @@
 #define RKV_CLIENT_LINK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/fabric.h"
@@ -26,6 +27,7 @@ struct link {
 	struct layout layout;
 	uint64_t epoch;
 	uint64_t joined_stamp;
+	bool is_read_only; /* the tenant may not change anything */
 	uint32_t session_slot;
 	uint32_t serial; /* another serial than before: the session was dead, it starts anew */
 };

@@ -353,6 +353,7 @@ make_ready(struct links *links, struct rkv_session *session, struct link *link)
 		return rc;
 	link->fab = client->fab;
 	link->layout = links->server->layout;
+	link->is_read_only = links->server->is_read_only;
 	link->epoch = links->server->epoch;
 	session->port.next_link = *link;
 	slow_down(links, &session->port);

@@ -1535,11 +1535,15 @@ check_key(const struct rkv_request *r)
 
 /* What can be wrong with a request; 0, or its failure. */
 static int
-check(const struct rkv_session *s, const struct rkv_request *r)
+check(struct rkv_session *s, const struct rkv_request *r)
 {
 	int rc = check_key(r);
-	if (rc != 0 || r->op == RKV_OP_GET || r->op == RKV_OP_DELETE)
+	if (rc != 0 || r->op == RKV_OP_GET)
 		return rc;
+	if (s->link.is_read_only)
+		return session_deny(s);
+	if (r->op == RKV_OP_DELETE)
+		return 0;
 	if (r->options.ttl_s > LIMIT_TTL_MAX_S)
 		return ERR_INVALID;
 	if (r->op != RKV_OP_TOUCH &&

@@ -328,6 +328,18 @@ wake_for_memory(struct rkv_session *s)
 	wake_all(s, SLEEP_MEMORY);
 }
 
+int
+session_deny(struct rkv_session *s)
+{
+	if (!s->is_denied)
+		log_line(&s->client->log, LOG_WARN,
+			 "tenant %s is read-only at this server: nothing can be changed, every "
+			 "mutation is refused",
+			 s->client->options.tenant);
+	s->is_denied = true;
+	return ERR_PERM;
+}
+
 /* ---- Links ---- */
 
 static size_t

@@ -48,6 +48,7 @@ struct rkv_session {
 	bool is_held;      /* this thread has the start word: BUSY */
 	bool is_closing;   /* no new link is wanted */
 	bool is_hanging;   /* a batch is out long after its deadline */
+	bool is_denied;    /* that it may only read has been logged */
 	bool memory_found; /* the allocator's job has ended: who sleeps for memory looks again */
 	int memory_status;
 	uint32_t n_links;
@@ -165,6 +166,9 @@ uint64_t session_version(struct rkv_session *session);
 uint32_t session_wall_s(struct rkv_session *session);
 
 /* ---- For the control thread ---- */
+
+/* A mutation of a session that may only read: says so in the log, once; returns ERR_PERM. */
+int session_deny(struct rkv_session *session);
 
 /*
  * Takes an idle session (START_IDLE or START_MARKS), so that its thread waits. False: it is busy.

@@ -231,13 +231,25 @@ send_descriptor(int socket, int fd, uint64_t len)
 	return n == (ssize_t)sizeof(len) ? 0 : ERR_CONN;
 }
 
+/* A descriptor of its own for a client; of memory only to read. */
+static int
+lend(const struct shm_share *share, pid_t pid, bool read_only, int *ret_fd)
+{
+	char path[32];
+	if (pool_is_file(share->pool))
+		return pool_file_lend(pool_fd(share->pool), pid, read_only, ret_fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", pool_fd(share->pool));
+	*ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+	return *ret_fd < 0 ? err_from_errno(errno) : 0;
+}
+
 int
-shm_share_send(const struct shm_share *share, int socket, pid_t pid)
+shm_share_send(const struct shm_share *share, int socket, pid_t pid, bool read_only)
 {
 	int fd = pool_fd(share->pool);
-	if (!pool_is_file(share->pool))
+	if (!read_only && !pool_is_file(share->pool))
 		return send_descriptor(socket, fd, pool_len(share->pool));
-	int r = pool_file_lend(fd, pid, &fd);
+	int r = lend(share, pid, read_only, &fd);
 	if (r)
 		return r;
 	r = send_descriptor(socket, fd, pool_len(share->pool));

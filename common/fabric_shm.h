@@ -6,6 +6,7 @@
 #ifndef RKV_COMMON_FABRIC_SHM_H
 #define RKV_COMMON_FABRIC_SHM_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "common/fabric.h"
@@ -37,10 +38,12 @@ void shm_share_destroy(struct shm_share *share);
 #define SHM_REQUEST_LEN 16u
 
 /*
- * Hands the pool to a client, whose process is pid: one message with the descriptor. Failures:
- * ERR_CONN; ERR_NOMEM: this process has none left.
+ * Hands the pool to a client, whose process is pid: one message with the descriptor. read_only: one
+ * that was opened for reading, so that the kernel lets nobody write through it or through what is
+ * mapped of it; only a process of the server's own user, or root, could open the pool anew.
+ * Failures: ERR_CONN; ERR_PERM; ERR_NOMEM: this process has no descriptor left.
  */
-int shm_share_send(const struct shm_share *share, int socket, pid_t pid);
+int shm_share_send(const struct shm_share *share, int socket, pid_t pid, bool read_only);
 
 /* Tells a client instead that this process has no file descriptor left. Before the request too. */
 void shm_refuse(int socket);

@@ -46,6 +46,18 @@ net_copy_text(char *to, size_t room, const char *text, size_t len)
 	to[n] = '\0';
 }
 
+bool
+net_is_loopback(const struct net_address *address)
+{
+	struct in_addr v4;
+	struct in6_addr v6;
+	if (inet_pton(AF_INET, address->host, &v4) == 1)
+		return ntohl(v4.s_addr) >> 24 == 127;
+	if (inet_pton(AF_INET6, address->host, &v6) != 1)
+		return false;
+	return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
+
 __attribute__((format(printf, 2, 3))) static int
 invalid(char reason[NET_REASON_MAX], const char *format, ...)
 {

@@ -36,6 +36,9 @@ int net_parse(const char *text, uint16_t default_port, struct net_address *addre
 /* Writes an address as net_parse reads it. */
 void net_format(const struct net_address *address, char ret_text[NET_TEXT_MAX]);
 
+/* Can a numeric address be reached from this machine only? */
+bool net_is_loopback(const struct net_address *address);
+
 /*
  * Copies a sentence of another machine for people to read: up to its NUL, and as far as there is
  * room; what is not printable ASCII becomes '?'. Always ends with a NUL; room >= 1.

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -82,7 +83,11 @@ prefer_any(void)
 
 /* ---- The memfd ---- */
 
-/* Kernels before 6.3 do not know MFD_NOEXEC_SEAL; some later ones are told to insist on it. */
+/*
+ * Kernels before 6.3 do not know MFD_NOEXEC_SEAL; some later ones are told to insist on it. The
+ * file's mode forbids all other users to open it anew, by way of a descriptor that they were given
+ * for reading only.
+ */
 static int
 create_memfd(bool huge)
 {
@@ -90,6 +95,12 @@ create_memfd(bool huge)
 	int fd = memfd_create("rkv-pool", flags | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("rkv-pool", flags);
+	if (fd >= 0 && fchmod(fd, S_IRUSR | S_IWUSR) < 0) {
+		int error = errno;
+		close(fd);
+		errno = error;
+		return -1;
+	}
 	return fd;
 }
 

@@ -78,11 +78,11 @@ pool_file_is_mapped(const struct pool_file *file, pid_t *ret_pid)
 
 /* A description of the same file, not of whatever its path leads to by now. */
 int
-pool_file_lend(int fd, pid_t pid, int *ret_fd)
+pool_file_lend(int fd, pid_t pid, bool read_only, int *ret_fd)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	int lent = open(path, O_RDWR | O_CLOEXEC);
+	int lent = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 	int error = lent < 0 ? errno : lock_byte(lent, F_RDLCK, LOCK_CLIENT + pid);
 	if (error) {
 		if (lent >= 0)

@@ -71,9 +71,9 @@ int pool_file_take(struct pool_file *file, uint64_t len, bool anew, const struct
 void pool_file_close(struct pool_file *file);
 
 /*
- * A descriptor of a pool's file for a client, whose process is pid; the caller closes it. Failures:
- * ERR_NOMEM: no descriptor is left; ERR_PERM, ERR_CONN.
+ * A descriptor of a pool's file for a client, whose process is pid, and who may only read it if
+ * read_only; the caller closes it. Failures: ERR_NOMEM: no descriptor is left; ERR_PERM, ERR_CONN.
  */
-int pool_file_lend(int fd, pid_t pid, int *ret_fd);
+int pool_file_lend(int fd, pid_t pid, bool read_only, int *ret_fd);
 
 #endif

@@ -62,6 +62,12 @@
 #define LIMIT_CLIENTS 4096u                    /* control connections of a server */
 #define LIMIT_SESSIONS 4096u                   /* sessions of one client, and of a server */
 
+/* Who may come */
+#define LIMIT_TENANTS 1024u
+#define LIMIT_TENANT_MAX 64u /* a tenant's name, NUL included */
+#define LIMIT_SECRET_MIN 32u /* characters of a secret */
+#define LIMIT_SECRET_MAX 256u
+
 /* Data connections of the tcp fabric */
 #define LIMIT_TCP_STALL_MS 10000u /* a peer that does not take its replies is dropped after this */
 

@@ -5,7 +5,10 @@
  *
  *   client                         server
  *   HELLO            ->            checks magic, versions, structure sizes
- *                    <-            WELCOME: the region, how to reach it, a token; or REFUSED
+ *                    <-            CHALLENGE: only if the server knows tenants; or REFUSED
+ *   PROOF            ->            the client knows its tenant's secret
+ *                    <-            WELCOME: the region, how to reach it, a token, the server's own
+ *                                  proof; or REFUSED
  *   JOIN             ->            a new session; names a former one that has stopped, and repeats
  *                                  the number of a JOIN whose answer was lost
  *                    <-            JOINED: session slot, serial, stamp; or REFUSED
@@ -61,6 +64,8 @@ enum wire_type {
 	WIRE_SNAPSHOT_STATE = 18,
 	WIRE_FSCK = 19,
 	WIRE_FSCK_TEXT = 20,
+	WIRE_CHALLENGE = 21,
+	WIRE_PROOF = 22,
 };
 
 struct wire_header {
@@ -129,6 +134,9 @@ wire_sizes_compare(const struct wire_sizes *theirs)
 
 #define WIRE_BOOT_ID_LEN 16u
 #define WIRE_TOKEN_LEN 16u
+#define WIRE_NONCE_LEN 32u
+#define WIRE_PROOF_LEN 32u   /* an HMAC-SHA-256 */
+#define WIRE_BINDING_LEN 32u /* exported by TLS, RFC 9266 */
 
 /* What a HELLO is for: a client that will join, or one that only asks (ping, stats). */
 enum wire_role { WIRE_ROLE_CLIENT = 1, WIRE_ROLE_ADMIN = 2 };
@@ -139,9 +147,26 @@ struct wire_hello {
 	unsigned char boot_id[WIRE_BOOT_ID_LEN];
 	uint32_t role;
 	uint32_t reserved;
-	uint64_t features; /* 0: none known yet */
+	uint64_t features;             /* 0: none known yet */
+	char tenant[LIMIT_TENANT_MAX]; /* "": none; NUL-terminated, and 0 behind */
+	unsigned char nonce[WIRE_NONCE_LEN];
 };
-static_assert(sizeof(struct wire_hello) == 80, "hello");
+static_assert(sizeof(struct wire_hello) == 176, "hello");
+
+struct wire_challenge {
+	struct wire_header header;
+	unsigned char nonce[WIRE_NONCE_LEN];
+};
+static_assert(sizeof(struct wire_challenge) == 48, "challenge");
+
+struct wire_proof {
+	struct wire_header header;
+	unsigned char proof[WIRE_PROOF_LEN]; /* common/auth.h says of what */
+};
+static_assert(sizeof(struct wire_proof) == 48, "proof");
+
+/* What a tenant may do; each may do what those before it may. Without tenants: everything. */
+enum wire_access { WIRE_ACCESS_READ = 1, WIRE_ACCESS_WRITE = 2, WIRE_ACCESS_ADMIN = 3 };
 
 struct wire_region {
 	uint64_t tenant; /* 0 */
@@ -167,12 +192,13 @@ struct wire_welcome {
 	char verbs_address[64]; /* "" : no verbs */
 	/* Where data connections go (proto/wire_tcp.h); "": nowhere, no tcp. */
 	char tcp_address[LIMIT_ADDRESS_MAX];
-	uint32_t reserved;
+	uint32_t access;                     /* enum wire_access */
+	unsigned char proof[WIRE_PROOF_LEN]; /* of the server; 0 without tenants */
 	struct wire_region region[1];
 };
 static_assert(offsetof(struct wire_welcome, unix_path) == 104, "welcome");
-static_assert(offsetof(struct wire_welcome, region) == 552, "welcome");
-static_assert(sizeof(struct wire_welcome) == 600, "welcome");
+static_assert(offsetof(struct wire_welcome, region) == 584, "welcome");
+static_assert(sizeof(struct wire_welcome) == 632, "welcome");
 
 /* As a tcp_address: where this control connection goes. */
 #define WIRE_TCP_HERE "*"

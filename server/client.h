@@ -14,6 +14,7 @@
 #include "common/loop.h"
 #include "proto/wire.h"
 #include "server/conn.h"
+#include "server/guard.h"
 #include "server/sessions.h"
 
 struct service;
@@ -25,8 +26,11 @@ struct client {
 	bool open;      /* the connection */
 	uint64_t audit; /* the look at everything that it waits for; 0: none */
 	uint32_t audit_request;
-	enum wire_role role; /* 0 before the HELLO */
-	bool has_token;      /* it may still be presented: once for the pool, or for each peer */
+	enum wire_role role; /* 0 before the WELCOME */
+	struct guard_entry guarded;
+	const struct tenant *tenant; /* NULL: none are known, or not this one any more */
+	enum wire_access access;
+	bool has_token; /* it may still be presented: once for the pool, or for each peer */
 	unsigned char token[WIRE_TOKEN_LEN];
 	bool has_looked;   /* at the superblock, as a peer */
 	struct peer *look; /* for that; NULL: over */

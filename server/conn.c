@@ -14,6 +14,7 @@
 #include "common/err.h"
 
 #define IN_START 256u
+#define SEALED_CAP 4096u
 
 static void recv_done(struct loop_op *op, int result);
 static void send_done(struct loop_op *op, int result);
@@ -83,19 +84,30 @@ reserve(struct conn_buffer *buffer, size_t cap)
 static void
 receive(struct conn *conn)
 {
-	loop_recv(conn->loop, &conn->recv, conn->fd, conn->in.bytes + conn->in.len,
-		  conn->in.cap - conn->in.len, recv_done);
+	struct conn_buffer *buffer = conn->tls ? &conn->sealed : &conn->in;
+	loop_recv(conn->loop, &conn->recv, conn->fd, buffer->bytes + buffer->len,
+		  buffer->cap - buffer->len, recv_done);
+}
+
+static int
+make_ready(struct conn *conn, const struct tls_context *tls)
+{
+	if (tls && !(conn->tls = tls_new(tls)))
+		return ERR_NOMEM;
+	if (tls && reserve(&conn->sealed, SEALED_CAP))
+		return ERR_NOMEM;
+	return reserve(&conn->in, IN_START);
 }
 
 int
-conn_open(struct conn *conn, struct loop *loop, int fd, const struct conn_events *events,
-	  struct conn_queue *queue)
+conn_open(struct conn *conn, struct loop *loop, int fd, const struct tls_context *tls,
+	  const struct conn_events *events, struct conn_queue *queue)
 {
 	memset(conn, 0, sizeof(*conn));
 	conn->loop = loop;
 	conn->fd = fd;
 	conn->events = events;
-	int rc = reserve(&conn->in, IN_START);
+	int rc = make_ready(conn, tls);
 	if (rc) {
 		conn_release(conn);
 		return rc;
@@ -112,10 +124,13 @@ conn_release(struct conn *conn)
 	if (conn->fd >= 0)
 		close(conn->fd);
 	conn->fd = -1;
+	tls_free(conn->tls);
+	conn->tls = NULL;
+	free(conn->sealed.bytes);
 	free(conn->in.bytes);
 	free(conn->waiting.bytes);
 	free(conn->sending.bytes);
-	conn->in = conn->waiting = conn->sending = (struct conn_buffer){0};
+	conn->sealed = conn->in = conn->waiting = conn->sending = (struct conn_buffer){0};
 }
 
 /* The last thing that callbacks do: the owner may free the connection here. */
@@ -185,18 +200,43 @@ send_done(struct loop_op *op, int result)
 	close_if_quiet(conn);
 }
 
+static int
+enqueue(struct conn *conn, const void *bytes, size_t len)
+{
+	struct conn_buffer *waiting = &conn->waiting;
+	if (waiting->len + len > CONN_OUT_MAX || reserve(waiting, waiting->len + len))
+		return ERR_NOMEM;
+	memcpy(waiting->bytes + waiting->len, bytes, len);
+	waiting->len += len;
+	return 0;
+}
+
+/* What TLS has to say joins what waits. */
+static int
+enqueue_sealed(struct conn *conn)
+{
+	unsigned char bytes[SEALED_CAP];
+	size_t n;
+	int rc = 0;
+	while (rc == 0 && (n = tls_take(conn->tls, bytes, sizeof(bytes))) > 0)
+		rc = enqueue(conn, bytes, n);
+	return rc;
+}
+
 void
 conn_send(struct conn *conn, const void *bytes, size_t len)
 {
-	struct conn_buffer *waiting = &conn->waiting;
 	if (conn->state != CONN_OPEN)
 		return;
-	if (waiting->len + len > CONN_OUT_MAX || reserve(waiting, waiting->len + len)) {
+	/* To a peer whose handshake is not done nothing can be said. */
+	if (conn->tls && tls_write(conn->tls, bytes, len) && tls_is_up(conn->tls)) {
 		conn_abort(conn);
 		return;
 	}
-	memcpy(waiting->bytes + waiting->len, bytes, len);
-	waiting->len += len;
+	if (conn->tls ? enqueue_sealed(conn) : enqueue(conn, bytes, len)) {
+		conn_abort(conn);
+		return;
+	}
 	pump(conn);
 }
 
@@ -234,19 +274,68 @@ deliver(struct conn *conn)
 	return need;
 }
 
+/* Delivers what is in `in`, and makes room for more. */
+static void
+take_in(struct conn *conn)
+{
+	size_t need = deliver(conn);
+	if (conn->state == CONN_OPEN && reserve(&conn->in, need))
+		conn_abort(conn);
+}
+
+/* The peer's last words of TLS, and ours, if it speaks any; then the owner's. */
+static void
+give_up_tls(struct conn *conn, int rc, const char *reason)
+{
+	if (rc == ERR_CORRUPT) {
+		tls_free(conn->tls);
+		conn->tls = NULL;
+	}
+	if (conn->tls && enqueue_sealed(conn))
+		conn_abort(conn);
+	else if (conn->state == CONN_OPEN)
+		conn->events->insecure(conn, reason);
+}
+
+/* Opens what was received under TLS. */
+static void
+unseal(struct conn *conn)
+{
+	char reason[NET_REASON_MAX];
+	size_t n;
+	int rc = tls_receive(conn->tls, conn->sealed.bytes, conn->sealed.len);
+	conn->sealed.len = 0;
+	while (rc == 0 && conn->state == CONN_OPEN) {
+		rc = tls_read(conn->tls, conn->in.bytes + conn->in.len, conn->in.cap - conn->in.len,
+			      &n, reason);
+		if (rc == 0) {
+			conn->in.len += n;
+			take_in(conn);
+		}
+	}
+	if (conn->state != CONN_OPEN)
+		return;
+	if (rc == ERR_NOMEM || (rc == ERR_AGAIN && enqueue_sealed(conn)))
+		conn_abort(conn);
+	else if (rc < 0)
+		give_up_tls(conn, rc, reason);
+	pump(conn);
+}
+
 static void
 recv_done(struct loop_op *op, int result)
 {
 	struct conn *conn = conn_of(op, recv);
 	if (result <= 0) {
 		conn_abort(conn);
-	} else if (conn->state != CONN_CLOSING) {
+	} else if (conn->state == CONN_OPEN && conn->tls) {
+		conn->sealed.len = (size_t)result;
+		unseal(conn);
+	} else if (conn->state != CONN_CLOSING && !conn->tls) {
 		conn->in.len += (size_t)result;
-		size_t need = deliver(conn);
-		if (conn->state == CONN_OPEN && reserve(&conn->in, need))
-			conn_abort(conn);
-		if (conn->state != CONN_CLOSING)
-			receive(conn);
+		take_in(conn);
 	}
+	if (result > 0 && conn->state != CONN_CLOSING)
+		receive(conn);
 	close_if_quiet(conn);
 }

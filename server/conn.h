@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A connection in the control loop: reassembles messages from the bytes that come, sends from a
- * bounded buffer, keeps deadlines. What a message is, its owner says.
+ * bounded buffer, keeps deadlines. What a message is, its owner says. With TLS the messages are
+ * those inside it.
  *
  *   open --conn_finish--> finishing (sends what is left, then discards until the peer closes)
  *     \--conn_abort, peer closed, deadline, peer reads too slowly--> closing --> closed callback
@@ -18,6 +19,7 @@
 #include <sys/queue.h>
 
 #include "common/loop.h"
+#include "common/tls.h"
 #include "proto/limits.h"
 
 /* A peer that leaves so many bytes unread is dropped. */
@@ -33,6 +35,11 @@ struct conn_events {
 	size_t (*measure)(struct conn *conn, const void *bytes, size_t len);
 	/* One whole message, aligned to 8 bytes. */
 	void (*message)(struct conn *conn, const void *message, size_t len);
+	/*
+	 * TLS did not come about, or broke: the callee says so, and ends the connection; what it
+	 * sends goes in plain text to a peer that speaks no TLS. NULL, if there is no TLS.
+	 */
+	void (*insecure)(struct conn *conn, const char *reason);
 	void (*closed)(struct conn *conn);
 };
 
@@ -59,6 +66,8 @@ struct conn {
 	bool shut; /* we have said our last */
 	struct loop_op recv;
 	struct loop_op send;
+	struct tls *tls;           /* NULL: plain text */
+	struct conn_buffer sealed; /* as it came, with TLS */
 	struct conn_buffer in;
 	struct conn_buffer waiting; /* to be sent after: */
 	struct conn_buffer sending;
@@ -77,11 +86,11 @@ void conn_queue_expire(struct conn_queue *queue, int64_t now_ns);
 void conn_queue_drop_first(struct conn_queue *queue);
 
 /*
- * Takes over fd and starts to receive; the peer has queue's time. Failure: ERR_NOMEM; fd is closed
- * then, and the closed callback will not run.
+ * Takes over fd and starts to receive, by TLS if a context is given; the peer has queue's time.
+ * Failure: ERR_NOMEM; fd is closed then, and the closed callback will not run.
  */
-int conn_open(struct conn *conn, struct loop *loop, int fd, const struct conn_events *events,
-	      struct conn_queue *queue);
+int conn_open(struct conn *conn, struct loop *loop, int fd, const struct tls_context *tls,
+	      const struct conn_events *events, struct conn_queue *queue);
 
 /* Gives the peer the time of `queue` from now. */
 void conn_await(struct conn *conn, struct conn_queue *queue);

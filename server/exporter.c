@@ -158,7 +158,7 @@ closed(struct conn *conn)
 	forget((struct scrape *)conn);
 }
 
-static const struct conn_events scrape_events = {measure, message, closed};
+static const struct conn_events scrape_events = {measure, message, NULL, closed};
 
 /* ---- Connections ---- */
 
@@ -183,7 +183,7 @@ accepted(struct loop_listener *listener, int fd)
 		return;
 	}
 	scrape->exporter = exporter;
-	if (conn_open(&scrape->conn, listener->loop, fd, &scrape_events, &exporter->asking)) {
+	if (conn_open(&scrape->conn, listener->loop, fd, NULL, &scrape_events, &exporter->asking)) {
 		free(scrape);
 		return;
 	}

@@ -127,6 +127,7 @@ give(struct handout_peer *peer, const unsigned char *token)
 {
 	struct handout *handout = peer->handout;
 	pid_t pid = 0;
+	bool read_only = true;
 	int pidfd = peer_pidfd(peer->conn.fd, &pid);
 	if (pidfd < 0) {
 		int error = errno;
@@ -142,14 +143,14 @@ give(struct handout_peer *peer, const unsigned char *token)
 		handout->n_refused++;
 		return;
 	}
-	if (!handout->claim(handout, token, pidfd, pid)) {
+	if (!handout->claim(handout, token, pidfd, pid, &read_only)) {
 		log_line(handout->log, LOG_DEBUG, "no pool for process %d: its token is not valid",
 			 (int)pid);
 		handout->n_refused++;
 		close(pidfd);
 		return;
 	}
-	int rc = shm_share_send(handout->share, peer->conn.fd, pid);
+	int rc = shm_share_send(handout->share, peer->conn.fd, pid, read_only);
 	if (rc == ERR_NOMEM)
 		shm_refuse(peer->conn.fd);
 	if (rc)
@@ -189,7 +190,7 @@ closed(struct conn *conn)
 	forget_peer((struct handout_peer *)conn);
 }
 
-static const struct conn_events peer_events = {measure, message, closed};
+static const struct conn_events peer_events = {measure, message, NULL, closed};
 
 /* ---- The listener ---- */
 
@@ -212,7 +213,7 @@ accepted(struct loop_listener *listener, int fd)
 		return;
 	}
 	peer->handout = handout;
-	if (conn_open(&peer->conn, handout->loop, fd, &peer_events, &handout->greeting)) {
+	if (conn_open(&peer->conn, handout->loop, fd, NULL, &peer_events, &handout->greeting)) {
 		free(peer);
 		return;
 	}

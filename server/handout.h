@@ -25,11 +25,11 @@ struct handout {
 	uint64_t n_given;
 	uint64_t n_refused;
 	/*
-	 * The peer presented this token: takes over pidfd and returns true, or returns false (no
-	 * such token) and leaves pidfd alone.
+	 * The peer presented this token: takes over pidfd, tells whether it may only read, and
+	 * returns true; or returns false (no such token) and leaves pidfd alone.
 	 */
 	bool (*claim)(struct handout *handout, const unsigned char token[SHM_REQUEST_LEN],
-		      int pidfd, pid_t pid);
+		      int pidfd, pid_t pid, bool *ret_read_only);
 };
 
 /* Which file a socket was bound to, so that nobody else's is removed; all 0: no file. */

@@ -26,6 +26,7 @@
 #include "common/loop.h"
 #include "server/check.h"
 #include "server/fsck_file.h"
+#include "server/guard.h"
 #include "server/warm.h"
 #include "server/service.h"
 #include "server/notify.h"
@@ -44,6 +45,7 @@ struct program {
 	struct pool_file file;
 	struct region region;
 	struct peers peers;
+	struct guard guard;
 	struct service *service;
 	struct ports ports;
 	int unix_fd;
@@ -61,21 +63,45 @@ exit_at_once(int signal)
 	_exit(128 + signal);
 }
 
-/* The first signal stops the loop; from then on the next one ends the process on the spot. */
+/* SIGHUP: what is read again is what may change while the server runs. */
+static void
+reload(struct program *p)
+{
+	const struct guard_files files = options_guard_files(&p->options);
+	if (p->guard.tenants || p->guard.tls)
+		service_reload(p->service, &files);
+	else
+		log_line(&p->log, LOG_INFO, "SIGHUP: there is nothing to read again");
+}
+
+static void stop_at_signal(struct program *p, int signal);
+
 static void
 signal_done(struct loop_op *op, int result)
 {
 	struct program *p = (void *)((char *)op - offsetof(struct program, signal_op));
 	struct signalfd_siginfo info;
-	struct sigaction action = {.sa_handler = exit_at_once};
 	if (result == -ECANCELED || read(p->signal_fd, &info, sizeof(info)) != sizeof(info))
 		return;
+	if (info.ssi_signo != SIGHUP) {
+		stop_at_signal(p, (int)info.ssi_signo);
+		return;
+	}
+	reload(p);
+	loop_poll(p->loop, op, p->signal_fd, POLLIN, signal_done);
+}
+
+/* The first signal stops the loop; from then on the next one ends the process on the spot. */
+static void
+stop_at_signal(struct program *p, int signal)
+{
+	struct sigaction action = {.sa_handler = exit_at_once};
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	log_line(&p->log, LOG_INFO, "stopping (%s)", strsignal((int)info.ssi_signo));
+	log_line(&p->log, LOG_INFO, "stopping (%s)", strsignal(signal));
 	notify_send("STOPPING=1");
 	loop_stop(p->loop);
 }
@@ -87,6 +113,7 @@ watch_signals(struct program *p)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	p->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
 	if (p->signal_fd < 0) {
 		log_line(&p->log, LOG_ERROR, "signalfd: %s", strerror(errno));
@@ -100,12 +127,46 @@ watch_signals(struct program *p)
 /* ---- Start ---- */
 
 static int
+load_guard(struct program *p)
+{
+	char reason[NET_REASON_MAX];
+	const struct guard_files files = options_guard_files(&p->options);
+	int rc = guard_init(&p->guard, &files, &p->log, reason);
+	if (rc)
+		log_line(&p->log, LOG_ERROR, "%s", reason);
+	return rc;
+}
+
+static void
+warn_of_exposure(const struct program *p)
+{
+	unsigned i = 0;
+	while (i < p->ports.n && net_is_loopback(&p->ports.port[i].bound))
+		i++;
+	if (i == p->ports.n)
+		return;
+	if (!p->guard.tenants)
+		log_line(&p->log, LOG_WARN,
+			 "--insecure: whoever can reach the control port may read and write "
+			 "everything");
+	else if (!p->guard.tls)
+		log_line(&p->log, LOG_WARN,
+			 "the control connection is not encrypted: who can read the network learns "
+			 "R_Keys and tokens: give --tls-cert and --tls-key");
+}
+
+/* Nothing is accepted before the loop runs: what is bound may still be given up. */
+static int
 bind_control_port(struct program *p)
 {
 	char reason[NET_REASON_MAX];
 	int rc = ports_open(&p->ports, p->options.listen, p->options.n_listen, reason);
+	for (unsigned i = 0; rc == 0 && i < p->ports.n; i++)
+		rc = options_check_exposure(&p->options, &p->ports.port[i].bound, reason);
 	if (rc)
 		log_line(&p->log, LOG_ERROR, "%s", reason);
+	else
+		warn_of_exposure(p);
 	return rc;
 }
 
@@ -213,6 +274,8 @@ start(struct program *p)
 	else
 		rc = loop_create(&p->log, &p->loop);
 	if (rc == 0)
+		rc = load_guard(p);
+	if (rc == 0)
 		rc = bind_control_port(p);
 	if (rc == 0)
 		rc = bind_metrics_port(p);
@@ -229,6 +292,7 @@ start(struct program *p)
 		.options = &p->options,
 		.peers = &p->peers,
 		.ports = &p->ports,
+		.guard = &p->guard,
 		.unix_fd = p->unix_fd,
 		.unix_path = p->unix_fd >= 0 ? p->options.socket : "",
 		.metrics_fd = p->metrics_fd,
@@ -252,6 +316,7 @@ stop(struct program *p)
 		handout_remove(p->options.socket, &p->unix_file);
 	loop_destroy(p->loop);
 	service_destroy(p->service);
+	guard_destroy(&p->guard);
 	region_destroy(&p->region);
 	pool_file_close(&p->file);
 	ports_close(&p->ports);

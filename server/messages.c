@@ -78,9 +78,23 @@ hang_up(struct client *client)
 }
 
 void
-messages_give_up(struct client *client, const char *reason)
+messages_give_up(struct client *client, int code, const char *reason)
 {
-	refuse(client, NULL, ERR_TIMEOUT, "%s", reason);
+	refuse(client, NULL, code, "%s", reason);
+	hang_up(client);
+}
+
+void
+messages_insecure(struct conn *conn, const char *reason)
+{
+	struct client *client = client_of_conn(conn);
+	client->service->n_handshakes_refused++;
+	if (conn->tls)
+		refuse(client, NULL, ERR_PERM, "%s", reason);
+	else
+		refuse(client, NULL, ERR_PERM,
+		       "the server speaks TLS at this port, and nothing else: give the CA of its "
+		       "certificate (--tls-ca, tls_ca_file)");
 	hang_up(client);
 }
 
@@ -125,12 +139,23 @@ hello_is_good(struct client *client, const struct wire_hello *hello)
 		       hello->role);
 		return false;
 	}
-	if (client->service->n_clients >= LIMIT_CLIENTS) {
-		refuse(client, &hello->header, ERR_NOMEM,
-		       "the server has as many clients as it can hold (%u)", LIMIT_CLIENTS);
+	if (client->service->guard->tenants && !hello->tenant[0]) {
+		refuse(client, &hello->header, ERR_PERM,
+		       "the server lets nobody in who has not been named to it: give a tenant and "
+		       "the file with its secret (--tenant, --secret-file)");
 		return false;
 	}
 	return true;
+}
+
+static bool
+has_room(struct client *client, const struct wire_header *to)
+{
+	if (client->service->n_clients < LIMIT_CLIENTS)
+		return true;
+	refuse(client, to, ERR_NOMEM, "the server has as many clients as it can hold (%u)",
+	       LIMIT_CLIENTS);
+	return false;
 }
 
 static void
@@ -141,19 +166,21 @@ give_token(struct client *client)
 		client->has_token = true;
 }
 
+/* to: what is answered, the HELLO or the PROOF. */
 static void
-welcome(struct client *client, const struct wire_hello *hello)
+welcome(struct client *client, const struct wire_header *to)
 {
 	const struct service *service = client->service;
 	const struct region *region = service->region;
 	struct fab_offer offer = {0};
 	region_offer(region, &offer);
 	struct wire_welcome answer = {
-		.header = answer_header(&hello->header, WIRE_WELCOME, sizeof(answer)),
+		.header = answer_header(to, WIRE_WELCOME, sizeof(answer)),
 		.sizes = wire_sizes_own(),
 		.stamp = service->sessions.newest,
 		.server_pid = (uint32_t)getpid(),
 		.n_regions = 1,
+		.access = client->access,
 		.region = {{
 			.region_id = region->region_id,
 			.epoch = region->epoch,
@@ -169,28 +196,92 @@ welcome(struct client *client, const struct wire_hello *hello)
 	memcpy(answer.tcp_address, service->tcp_address, sizeof(answer.tcp_address));
 	if (client->has_token)
 		memcpy(answer.token, client->token, sizeof(answer.token));
+	if (client->tenant && !auth_server_proof(&client->tenant->secret, &client->guarded.said,
+						 &answer, answer.proof))
+		conn_abort(&client->conn);
 	conn_send(&client->conn, &answer, sizeof(answer));
+}
+
+/* Nothing about the region is said before. */
+static void
+let_in(struct client *client, enum wire_access access, const struct wire_header *to)
+{
+	client->access = access;
+	if (client->tenant)
+		memcpy(client->owner.tenant, client->tenant->name, sizeof(client->owner.tenant));
+	client->role = (enum wire_role)client->guarded.said.hello.role;
+	client->service->n_clients++;
+	client->service->n_welcomed++;
+	give_token(client);
+	welcome(client, to);
+}
+
+static void
+refuse_handshake(struct client *client)
+{
+	client->service->n_handshakes_refused++;
+	hang_up(client);
+}
+
+static void
+challenge(struct client *client, const struct wire_hello *hello)
+{
+	struct wire_challenge answer = {
+		.header = answer_header(&hello->header, WIRE_CHALLENGE, sizeof(answer)),
+	};
+	if (guard_challenge(&client->guarded, hello, client->conn.tls, &answer))
+		conn_send(&client->conn, &answer, sizeof(answer));
+	else
+		conn_abort(&client->conn);
 }
 
 static void
 on_hello(struct client *client, const void *message)
 {
 	const struct wire_hello *hello = message;
-	if (client->role) {
+	if (client->guarded.said.hello.header.magic) {
 		refuse(client, &hello->header, ERR_INVALID, "a second hello on one connection");
 		hang_up(client);
 		return;
 	}
-	if (!hello_is_good(client, hello)) {
-		client->service->n_handshakes_refused++;
+	if (!hello_is_good(client, hello) || !has_room(client, &hello->header)) {
+		refuse_handshake(client);
+	} else if (client->service->guard->tenants) {
+		challenge(client, hello);
+	} else {
+		client->guarded.said.hello = *hello;
+		let_in(client, WIRE_ACCESS_ADMIN, &hello->header);
+	}
+}
+
+static void
+on_proof(struct client *client, const void *message)
+{
+	const struct wire_proof *proof = message;
+	struct service *service = client->service;
+	if (client->role) {
+		refuse(client, &proof->header, ERR_INVALID, "a proof that nobody asked for");
 		hang_up(client);
 		return;
 	}
-	client->role = (enum wire_role)hello->role;
-	client->service->n_clients++;
-	client->service->n_welcomed++;
-	give_token(client);
-	welcome(client, hello);
+	client->guarded.is_challenged = false; /* each challenge has one answer */
+	switch (guard_judge(service->guard, &client->guarded, proof, client->conn.fd,
+			    &client->tenant)) {
+	case GUARD_LET_IN:
+		if (has_room(client, &proof->header))
+			let_in(client, client->tenant->access, &proof->header);
+		else
+			refuse_handshake(client);
+		return;
+	case GUARD_REFUSE:
+		refuse(client, &proof->header, ERR_PERM,
+		       "not let in: the server knows no such tenant, or the secret is not its");
+		refuse_handshake(client);
+		return;
+	case GUARD_SAY_NOTHING:
+		service->n_handshakes_refused++;
+		return;
+	}
 }
 
 /* ---- Sessions ---- */
@@ -416,6 +507,15 @@ begin_or_find_snapshot(struct snapshot *snapshot, const struct wire_snapshot *as
 	return ERR_NOT_FOUND;
 }
 
+static int
+deny_snapshot(const struct client *client, char reason[LIMIT_REASON_MAX])
+{
+	snprintf(reason, LIMIT_REASON_MAX,
+		 "tenant %s is %s at this server, and snapshots are for the role admin",
+		 client->owner.tenant, tenants_role(client->access));
+	return ERR_PERM;
+}
+
 static void
 on_snapshot(struct client *client, const void *message)
 {
@@ -425,7 +525,10 @@ on_snapshot(struct client *client, const void *message)
 	struct wire_snapshot_state answer = {
 		.header = answer_header(&ask->header, WIRE_SNAPSHOT_STATE, sizeof(answer)),
 	};
-	answer.code = begin_or_find_snapshot(snapshot, ask, &account, answer.reason);
+	if (client->access == WIRE_ACCESS_ADMIN)
+		answer.code = begin_or_find_snapshot(snapshot, ask, &account, answer.reason);
+	else
+		answer.code = deny_snapshot(client, answer.reason);
 	if (answer.code == 0)
 		describe_snapshot(snapshot, account, &answer);
 	conn_send(&client->conn, &answer, sizeof(answer));
@@ -442,6 +545,7 @@ struct message_kind {
 
 static const struct message_kind kinds[] = {
 	[WIRE_HELLO] = {sizeof(struct wire_hello), 0, false, on_hello},
+	[WIRE_PROOF] = {sizeof(struct wire_proof), 0, false, on_proof},
 	[WIRE_JOIN] = {sizeof(struct wire_join), 0, true, on_join},
 	[WIRE_KEEPALIVE] = {sizeof(struct wire_keepalive), sizeof(struct wire_announcement), true,
 			    on_keepalive},
@@ -471,6 +575,13 @@ length_fits(const struct wire_header *header)
 	return kind->more ? more % kind->more == 0 : more == 0;
 }
 
+/* Of somebody who is not welcomed yet. */
+static enum wire_type
+expected_first(const struct client *client)
+{
+	return client->guarded.is_challenged ? WIRE_PROOF : WIRE_HELLO;
+}
+
 /* Refuses what is not a message of this protocol and version in this place. */
 static bool
 header_is_good(struct client *client, const struct wire_header *header)
@@ -485,8 +596,10 @@ header_is_good(struct client *client, const struct wire_header *header)
 		       "of "
 		       "the same release",
 		       header->version, WIRE_VERSION);
-	else if (!client->role && header->type != WIRE_HELLO)
-		refuse(client, header, ERR_INVALID, "the first message is not a hello");
+	else if (!client->role && header->type != expected_first(client))
+		refuse(client, header, ERR_INVALID,
+		       client->guarded.is_challenged ? "a challenge was not answered with a proof"
+						     : "the first message is not a hello");
 	else if (kind_of(header)->len == 0)
 		refuse(client, header, ERR_INVALID, "a message of a type that no client sends: %u",
 		       header->type);
@@ -564,6 +677,6 @@ messages_take(struct conn *conn, const void *bytes, size_t len)
 		return;
 	}
 	kind_of(header)->handle(client, bytes);
-	if (client->conn.state == CONN_OPEN)
+	if (client->role && client->conn.state == CONN_OPEN)
 		conn_await(conn, &client->service->talking);
 }

@@ -335,6 +335,42 @@ take_snapshot_rate(struct options *options, const char *value, char *reason)
 }
 
 static int
+take_tenants(struct options *options, const char *value, char *reason)
+{
+	return take_path(options->tenants, value, reason);
+}
+
+static int
+take_tls_cert(struct options *options, const char *value, char *reason)
+{
+	return take_path(options->tls_cert, value, reason);
+}
+
+static int
+take_tls_key(struct options *options, const char *value, char *reason)
+{
+	return take_path(options->tls_key, value, reason);
+}
+
+static int
+take_tls_ca(struct options *options, const char *value, char *reason)
+{
+	return take_path(options->tls_ca, value, reason);
+}
+
+/* A switch on the command line; in the file, yes or no. */
+static int
+take_insecure(struct options *options, const char *value, char *reason)
+{
+	static const char *const words[] = {"no", "yes"};
+	int i = value[0] ? FIND_WORD(words, value) : 1;
+	if (i < 0)
+		return invalid(reason, "yes or no is wanted");
+	options->insecure = i != 0;
+	return 0;
+}
+
+static int
 take_log_level(struct options *options, const char *value, char *reason)
 {
 	static const char *const words[] = {[LOG_ERROR] = "error",
@@ -440,6 +476,18 @@ static const struct option table[] = {
 	 "MiB of the pool to look through a second, for what dead clients left and for values that "
 	 "have expired",
 	 true, take_scrub_rate},
+	{"tenants", "FILE", NULL,
+	 "who may come in: `NAME read-only|read-write|admin SECRET` a line; SIGHUP: read it again",
+	 true, take_tenants},
+	{"insecure", NULL, NULL,
+	 "allow --listen beyond loopback without --tenants: who reaches the port may do everything",
+	 true, take_insecure},
+	{"tls-cert", "FILE", NULL,
+	 "TLS 1.3 on the control port, with this certificate (PEM); SIGHUP: read it again", true,
+	 take_tls_cert},
+	{"tls-key", "FILE", NULL, "its private key (PEM, without a passphrase)", true,
+	 take_tls_key},
+	{"tls-ca", "FILE", NULL, "clients need a certificate of this CA (PEM)", true, take_tls_ca},
 	{"log-level", "LEVEL", "info", "error, warn, info or debug; to standard error", true,
 	 take_log_level},
 	{"config", "FILE", NULL, "options, one `name = value` a line", false, take_config},
@@ -685,6 +733,32 @@ check_pool_file(const struct options *options, char *reason)
 		return invalid(reason, "--huge-pages: a pool file has the pages of its file "
 				       "system: put it on a hugetlbfs instead");
 	return 0;
+}
+
+struct guard_files
+options_guard_files(const struct options *options)
+{
+	return (struct guard_files){
+		.tenants = options->tenants,
+		.tls = {.ca = options->tls_ca, .cert = options->tls_cert, .key = options->tls_key},
+	};
+}
+
+int
+options_check_exposure(const struct options *options, const struct net_address *bound,
+		       char ret_reason[NET_REASON_MAX])
+{
+	char text[NET_TEXT_MAX];
+	if (options->tenants[0] || options->insecure || net_is_loopback(bound))
+		return 0;
+	net_format(bound, text);
+	snprintf(
+		ret_reason, NET_REASON_MAX,
+		"--listen %s can be reached from other machines, and whoever reaches it could read "
+		"and write everything: name who may come with --tenants, listen on 127.0.0.1, or "
+		"say --insecure if all who can reach it may",
+		text);
+	return ERR_PERM;
 }
 
 /* Computes the layout, and so finds out whether the sizes go together. */

@@ -15,6 +15,7 @@
 #include "common/pool.h"
 #include "common/pool_file.h"
 #include "proto/layout.h"
+#include "server/guard.h"
 
 #define OPTIONS_PATH_MAX 1024u
 #define OPTIONS_LISTEN_MAX 8u
@@ -45,6 +46,11 @@ struct options {
 	char snapshot_dir[OPTIONS_PATH_MAX]; /* "": no snapshots */
 	uint32_t snapshot_every_s;           /* 0: only when asked */
 	uint64_t snapshot_rate;              /* bytes a second; 0: as fast as it goes */
+	char tenants[OPTIONS_PATH_MAX]; /* a file; "": whoever reaches the port may do everything */
+	bool insecure;                  /* without tenants, and not on loopback only */
+	char tls_cert[OPTIONS_PATH_MAX]; /* files; "": plain text */
+	char tls_key[OPTIONS_PATH_MAX];
+	char tls_ca[OPTIONS_PATH_MAX]; /* "": clients need no certificate */
 	int log_level;
 	const char *fsck_path; /* for OPTIONS_FSCK; an argument */
 	struct layout layout;  /* the plan that follows from the sizes */
@@ -61,6 +67,16 @@ bool options_want_verbs(const struct options *options);
 
 /* Is a start with verbs ruled out? */
 bool options_are_soft(const struct options *options);
+
+/*
+ * May the control port be at this numeric address? Without tenants only on loopback, unless
+ * --insecure was said. Failure, with the remedy: ERR_PERM.
+ */
+int options_check_exposure(const struct options *options, const struct net_address *bound,
+			   char ret_reason[NET_REASON_MAX]);
+
+/* The files that say who may come in; they are those of options, and live as long. */
+struct guard_files options_guard_files(const struct options *options);
 
 /* What --help says. */
 void options_help(FILE *out);

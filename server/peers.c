@@ -55,7 +55,8 @@ peers_expect(struct peers *peers, struct session *session)
 
 /* Where the connection's peer belongs, or NULL, with a reason. */
 static struct peer **
-place_for(struct peers *peers, const struct wire_cm_request *request, const char **ret_reason)
+place_for(struct peers *peers, const struct wire_cm_request *request, enum wire_access *ret_access,
+	  const char **ret_reason)
 {
 	if (!peers->clients) {
 		*ret_reason = "the server is not ready yet";
@@ -66,6 +67,7 @@ place_for(struct peers *peers, const struct wire_cm_request *request, const char
 		*ret_reason = "no control connection has this token";
 		return NULL;
 	}
+	*ret_access = client->access;
 	if (request->session_slot || request->serial) {
 		struct session *session =
 			sessions_admit(peers->sessions, &client->owner, request->session_slot,
@@ -80,17 +82,29 @@ place_for(struct peers *peers, const struct wire_cm_request *request, const char
 	return &client->look;
 }
 
+static void
+restrict_to_reads(struct peers *peers, struct peer *peer)
+{
+	if (peers->verbs)
+		verbs_peer_restrict((struct verbs_peer *)peer);
+	else
+		tcp_peer_restrict((struct tcp_peer *)peer);
+}
+
 static int
 admit(struct peers *peers, const struct wire_cm_request *request, struct peer *peer,
       char reason[REASON_MAX])
 {
 	const char *why;
-	struct peer **place = place_for(peers, request, &why);
+	enum wire_access access = WIRE_ACCESS_READ;
+	struct peer **place = place_for(peers, request, &access, &why);
 	if (!place) {
 		snprintf(reason, REASON_MAX, "%s", why);
 		peers->n_refused++;
 		return ERR_PERM;
 	}
+	if (access == WIRE_ACCESS_READ)
+		restrict_to_reads(peers, peer);
 	*place = peer;
 	peers->n++;
 	peers->n_admitted++;

@@ -90,7 +90,8 @@ process_gone(struct loop_op *op, int result)
 }
 
 static bool
-claim(struct handout *handout, const unsigned char *token, int pidfd, pid_t pid)
+claim(struct handout *handout, const unsigned char *token, int pidfd, pid_t pid,
+      bool *ret_read_only)
 {
 	struct service *service = (void *)((char *)handout - offsetof(struct service, handout));
 	struct client *client = client_with_token(&service->clients, token);
@@ -101,6 +102,7 @@ claim(struct handout *handout, const unsigned char *token, int pidfd, pid_t pid)
 	client->pidfd = pidfd;
 	client->owner.mapped = true;
 	client->owner.pid = pid;
+	*ret_read_only = client->access == WIRE_ACCESS_READ;
 	watch_process(client);
 	return true;
 }
@@ -120,7 +122,8 @@ closed(struct conn *conn)
 	service_settle(client);
 }
 
-static const struct conn_events client_events = {messages_measure, messages_take, closed};
+static const struct conn_events client_events = {messages_measure, messages_take, messages_insecure,
+						 closed};
 
 /* ---- Connections come ---- */
 
@@ -145,7 +148,8 @@ accepted(struct loop_listener *listener, int fd)
 		return;
 	}
 	net_set_nodelay(fd);
-	if (conn_open(&client->conn, service->loop, fd, &client_events, &service->greeting)) {
+	if (conn_open(&client->conn, service->loop, fd, service->guard->tls, &client_events,
+		      &service->greeting)) {
 		free(client);
 		return;
 	}
@@ -168,6 +172,50 @@ refused_for_files(struct loop_listener *listener, int fd)
 		"the server has no file descriptor left (RLIMIT_NOFILE): try again later");
 }
 
+/* ---- Who may no longer come ---- */
+
+static void
+cut_off(struct service *service, struct client *client)
+{
+	char reason[LIMIT_REASON_MAX];
+	snprintf(reason, sizeof(reason), "tenant %s was removed or changed at the server",
+		 client->guarded.said.hello.tenant);
+	client->has_token = false;
+	peers_cut_client(service->peers, client);
+	messages_give_up(client, ERR_PERM, reason);
+}
+
+void
+service_reload(struct service *service, const struct guard_files *files)
+{
+	struct guard *guard = service->guard;
+	struct guard fresh;
+	struct client *client;
+	char reason[NET_REASON_MAX];
+	unsigned n_cut = 0;
+	if (guard_init(&fresh, files, service->log, reason)) {
+		log_line(service->log, LOG_ERROR,
+			 "tenants and certificates are what they were, because the new ones are "
+			 "not good: %s",
+			 reason);
+		return;
+	}
+	LIST_FOREACH(client, &service->clients, entry)
+	{
+		if (!client->tenant)
+			continue;
+		client->tenant = tenants_find_same(fresh.tenants, client->tenant);
+		if (client->tenant || !client->open)
+			continue;
+		cut_off(service, client);
+		n_cut++;
+	}
+	guard_replace(guard, &fresh);
+	log_line(service->log, LOG_INFO, "read again: %zu tenants, %s; %u connections were cut off",
+		 guard->tenants ? guard->tenants->n : 0,
+		 guard->tls ? "certificates for new connections" : "no TLS", n_cut);
+}
+
 /* ---- Time ---- */
 
 /*
@@ -181,8 +229,9 @@ give_up_idle_holder(struct service *service, struct client *client)
 	peers_cut_client(service->peers, client);
 	sessions_process_gone(&service->sessions, &client->owner);
 	census_hurry(&service->census);
-	messages_give_up(client, "sessions of this connection, which never took the pool, do not "
-				 "move on and hold up all others");
+	messages_give_up(client, ERR_TIMEOUT,
+			 "sessions of this connection, which never took the pool, do not "
+			 "move on and hold up all others");
 }
 
 static void
@@ -274,6 +323,7 @@ init(struct service *service, const struct service_setup *setup)
 	service->loop = setup->loop;
 	service->log = setup->log;
 	service->region = setup->region;
+	service->guard = setup->guard;
 	service->started_ns = clock_now_ns();
 	LIST_INIT(&service->clients);
 	conn_queue_init(&service->greeting, LIMIT_HANDSHAKE_MS);

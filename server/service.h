@@ -16,6 +16,7 @@
 #include "server/client.h"
 #include "server/evict.h"
 #include "server/exporter.h"
+#include "server/guard.h"
 #include "server/handout.h"
 #include "server/peers.h"
 #include "server/ports.h"
@@ -31,6 +32,7 @@ struct service {
 	struct region *region;
 	struct sessions sessions;
 	struct census census;
+	struct guard *guard;
 	struct reach reach; /* for upkeep that holds nothing from one callback to the next */
 	struct reach_region reach_of;
 	struct sessions_worker worker;
@@ -75,6 +77,7 @@ struct service_setup {
 	const struct options *options; /* needed until service_create returns */
 	struct peers *peers;           /* zeroed but for what the region has been told of it */
 	const struct ports *ports;
+	struct guard *guard;
 	int unix_fd;           /* -1: the pool is not handed out, [ONE-AGENT] */
 	const char *unix_path; /* "" then */
 	int metrics_fd;        /* -1: metrics are not offered over HTTP */
@@ -88,6 +91,13 @@ uint64_t service_turned_away(const struct service *service);
 
 /* Cuts a session off and ends it, [DEAD]; in_order: by LEAVE. Then service_settle its client. */
 void service_end_session(struct service *service, struct session *session, bool in_order);
+
+/*
+ * Reads tenants and certificates again. Whoever is of a tenant that is gone or was changed is cut off, also from
+ * the region; but a process that has mapped the pool keeps what it mapped. A file that is wrong
+ * changes nothing. The log says what happened.
+ */
+void service_reload(struct service *service, const struct guard_files *files);
 
 /* Lets go of a client that nothing holds any more: called when a connection or a session ended. */
 void service_settle(struct client *client);

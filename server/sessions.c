@@ -218,10 +218,15 @@ sessions_find(struct sessions *s, const struct session_owner *owner, uint32_t sl
 	return &s->slot[slot];
 }
 
-/* Two processes that are known are the same or not; else a closed connection must do. */
+/*
+ * Nobody ends a session of another tenant. Two processes that are known are the same or not; else a
+ * closed connection must do.
+ */
 static bool
 may_finish(const struct session_owner *by, const struct session_owner *of)
 {
+	if (strncmp(by->tenant, of->tenant, sizeof(by->tenant)) != 0)
+		return false;
 	if (by->pid != 0 && of->pid != 0)
 		return by->pid == of->pid;
 	return by == of || !of->connected;

@@ -42,6 +42,7 @@ struct session_owner {
 	pid_t pid;       /* of the process that took the pool; 0: unknown to us */
 	bool mapped;     /* it took the pool, and may touch the region until it is gone */
 	bool connected;  /* its control connection is open */
+	char tenant[LIMIT_TENANT_MAX]; /* "": tenants are not told apart */
 	unsigned n_sessions;
 	LIST_HEAD(, session) sessions;
 };

@@ -58,6 +58,12 @@ static const struct command {
 enum option_id {
 	OPTION_SERVER,
 	OPTION_FABRIC,
+	OPTION_TENANT,
+	OPTION_SECRET_FILE,
+	OPTION_TLS_CA,
+	OPTION_TLS_CERT,
+	OPTION_TLS_KEY,
+	OPTION_TLS_NAME,
 	OPTION_TIMEOUT_MS,
 	OPTION_KEY_HEX,
 	OPTION_KEY_FILE,
@@ -87,6 +93,17 @@ static const struct option_row {
 			   "the server (else $RKV_SERVER, else " DEFAULT_SERVER ")"},
 	[OPTION_FABRIC] = {"fabric", 0, "NAME", ON_SERVER,
 			   "verbs, shm or tcp (auto: the best that the server offers)"},
+	[OPTION_TENANT] = {"tenant", 0, "NAME", ON_SERVER,
+			   "who we are, for a server with --tenants (else $RKV_TENANT)"},
+	[OPTION_SECRET_FILE] = {"secret-file", 0, "FILE", ON_SERVER,
+				"holds the tenant's secret (else $RKV_SECRET_FILE)"},
+	[OPTION_TLS_CA] = {"tls-ca", 0, "FILE", ON_SERVER,
+			   "TLS, with a server whose certificate is of this CA (else $RKV_TLS_CA)"},
+	[OPTION_TLS_CERT] = {"tls-cert", 0, "FILE", ON_SERVER,
+			     "our own certificate (else $RKV_TLS_CERT)"},
+	[OPTION_TLS_KEY] = {"tls-key", 0, "FILE", ON_SERVER, "its key (else $RKV_TLS_KEY)"},
+	[OPTION_TLS_NAME] = {"tls-name", 0, "NAME", ON_SERVER,
+			     "whom the server's certificate is for, if not the host of --server"},
 	[OPTION_TIMEOUT_MS] = {"timeout-ms", 0, "N", ON_SERVER,
 			       "end connecting, and then the operation, after N ms (5000; 15000 "
 			       "for memory that rests)"},
@@ -201,6 +218,24 @@ apply_option(struct arguments *arguments, enum option_id id, const char *text)
 		return 0;
 	case OPTION_FABRIC:
 		return parse_fabric(text, &arguments->fabric);
+	case OPTION_TENANT:
+		arguments->tenant = text;
+		return 0;
+	case OPTION_SECRET_FILE:
+		arguments->secret_file = text;
+		return 0;
+	case OPTION_TLS_CA:
+		arguments->tls_ca = text;
+		return 0;
+	case OPTION_TLS_CERT:
+		arguments->tls_cert = text;
+		return 0;
+	case OPTION_TLS_KEY:
+		arguments->tls_key = text;
+		return 0;
+	case OPTION_TLS_NAME:
+		arguments->tls_name = text;
+		return 0;
 	case OPTION_TIMEOUT_MS:
 		if (parse_u32("--timeout-ms", text, 1, &arguments->timeout_ms))
 			return REPORT_USAGE;
@@ -445,15 +480,29 @@ take_operands(struct scan *scan, struct arguments *arguments)
 	return status;
 }
 
+/* What the environment says; NULL: nothing. */
+static const char *
+environment(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? text : NULL;
+}
+
 int
 arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 {
-	const char *server = getenv("RKV_SERVER");
+	const char *server = environment("RKV_SERVER");
 	struct scan scan = {0};
 	int status;
 
 	*ret_arguments = (struct arguments){
-		.server = server && *server ? server : DEFAULT_SERVER,
+		.server = server ? server : DEFAULT_SERVER,
+		.tenant = environment("RKV_TENANT"),
+		.secret_file = environment("RKV_SECRET_FILE"),
+		.tls_ca = environment("RKV_TLS_CA"),
+		.tls_cert = environment("RKV_TLS_CERT"),
+		.tls_key = environment("RKV_TLS_KEY"),
 		.timeout_ms = DEFAULT_TIMEOUT_MS,
 		.again_ms = DEFAULT_AGAIN_MS,
 		.n_pings = 1,

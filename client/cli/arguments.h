@@ -35,6 +35,13 @@ struct arguments {
 	const char *command_name;
 	const char *server;
 	enum rkv_fabric fabric;
+	/* As rkv_options names them; NULL: not given. */
+	const char *tenant;
+	const char *secret_file;
+	const char *tls_ca;
+	const char *tls_cert;
+	const char *tls_key;
+	const char *tls_name;
 	uint32_t timeout_ms;
 	uint32_t again_ms; /* how long to try again while memory rests */
 	struct bytes key;  /* unless key_file is set */

@@ -423,6 +423,12 @@ connect_to_server(struct job *job)
 	options.op_timeout_ms = job->arguments->timeout_ms;
 	options.fabric = job->arguments->fabric;
 	options.log = report_log;
+	options.tenant = job->arguments->tenant;
+	options.secret_file = job->arguments->secret_file;
+	options.tls_ca_file = job->arguments->tls_ca;
+	options.tls_cert_file = job->arguments->tls_cert;
+	options.tls_key_file = job->arguments->tls_key;
+	options.tls_server_name = job->arguments->tls_name;
 	status = rkv_open(job->arguments->server, &options, &job->client);
 	if (status == RKV_OK)
 		status = rkv_limits(job->client, &job->limits);

@@ -59,7 +59,7 @@ enum {
 	RKV_E_INVALID = -7,    /* an argument, or the object's state, does not allow the call */
 	RKV_E_CONN = -8,       /* no connection to the server; not applied; may be retried */
 	RKV_E_VERSION = -9,    /* server and client do not understand each other's version */
-	RKV_E_PERM = -10,      /* not allowed */
+	RKV_E_PERM = -10,      /* not allowed: by the server, or a mutation by a read-only tenant */
 	RKV_E_CORRUPT = -11,   /* remote memory holds bytes that cannot be */
 	RKV_E_NOMEM = -12      /* out of local memory, file descriptors or sessions */
 };
@@ -93,6 +93,19 @@ struct rkv_options {
 	uint32_t fabric;        /* enum rkv_fabric; default RKV_FABRIC_AUTO */
 	rkv_log_fn log;         /* called from any thread of the library; default NULL */
 	void *log_arg;
+	/*
+	 * Who this client is. NULL: nobody in particular, for a server without --tenants. Texts
+	 * need to live until rkv_open returns; files are read again whenever the client connects.
+	 * The secret's file holds what stands in the server's, and only this user (or root) may be
+	 * able to read it.
+	 */
+	const char *tenant;
+	const char *secret_file;
+	/* TLS 1.3 on the control connection, for a server with --tls-cert. NULL: plain text. */
+	const char *tls_ca_file;     /* PEM; the CA of the server's certificate */
+	const char *tls_cert_file;   /* PEM; ours, for a server with --tls-ca; NULL: none */
+	const char *tls_key_file;    /* its key */
+	const char *tls_server_name; /* that the certificate is for; NULL: the host connected to */
 };
 
 RKV_API void rkv_options_init(struct rkv_options *options);

@@ -25,7 +25,7 @@ serve(void *arg)
 			return NULL; /* shut down */
 		if (recv(fd, token, sizeof(token), MSG_WAITALL) == (ssize_t)sizeof(token) &&
 		    memcmp(token, server->offer.token, sizeof(token)) == 0)
-			shm_share_send(server->share, fd, getpid());
+			shm_share_send(server->share, fd, getpid(), false);
 		close(fd);
 	}
 }

@@ -209,13 +209,13 @@ take_descriptor(const struct shm_share *share)
 		.msg_controllen = sizeof(control),
 	};
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
-	assert_int_equal(shm_share_send(share, sockets[0], getpid()), 0);
+	assert_int_equal(shm_share_send(share, sockets[0], getpid(), false), 0);
 	assert_int_equal(recvmsg(sockets[1], &msg, MSG_CMSG_CLOEXEC), sizeof(len));
 	assert_true(len == REGION_LEN);
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
 	/* A client that is gone is a failure, not a SIGPIPE. */
 	close(sockets[1]);
-	assert_int_equal(shm_share_send(share, sockets[0], getpid()), ERR_CONN);
+	assert_int_equal(shm_share_send(share, sockets[0], getpid(), false), ERR_CONN);
 	close(sockets[0]);
 	return fd;
 }
