@@ -118,8 +118,8 @@ note_failure(struct guard *guard, const struct guard_entry *entry, int fd)
 	}
 	net_copy_text(name, sizeof(name), entry->said.hello.tenant, LIMIT_TENANT_MAX);
 	log_line(guard->log, LOG_WARN,
-		 "%s did not prove to be tenant `%s` (unknown tenant or wrong secret); %llu more "
-		 "failures from there were not answered",
+		 "%s did not prove to be tenant `%s`: there is none, or its secret is another "
+		 "(failures from there that were not answered since the last line: %llu)",
 		 text, name, (unsigned long long)a->n_silent);
 	a->n_silent = 0;
 	return GUARD_REFUSE;

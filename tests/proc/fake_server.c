@@ -128,6 +128,7 @@ welcome(struct fake *fake, const struct wire_header *to)
 			  LIMIT_STAMP_MS},
 		.stamp = fake->newest,
 		.n_regions = 1,
+		.access = WIRE_ACCESS_ADMIN,
 		.region = {{.region_id = REGION_ID, .epoch = fake->epoch, .len = REGION_LEN}},
 	};
 	net_boot_id(w.boot_id);

@@ -44,7 +44,7 @@ test_types(void **state)
 		WIRE_HELLO,     WIRE_WELCOME,  WIRE_REFUSED,        WIRE_JOIN,       WIRE_JOINED,
 		WIRE_KEEPALIVE, WIRE_STAMP,    WIRE_RELINK,         WIRE_RELINKED,   WIRE_RENEW,
 		WIRE_RENEWED,   WIRE_LEAVE,    WIRE_STATS,          WIRE_STATS_TEXT, WIRE_PING,
-		WIRE_PONG,      WIRE_SNAPSHOT, WIRE_SNAPSHOT_STATE,
+		WIRE_PONG,      WIRE_SNAPSHOT, WIRE_SNAPSHOT_STATE, WIRE_CHALLENGE,  WIRE_PROOF,
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -52,6 +52,9 @@ test_types(void **state)
 	assert_int_equal(WIRE_ROLE_CLIENT, 1);
 	assert_int_equal(WIRE_ROLE_ADMIN, 2);
 	assert_int_equal(WIRE_STAMP_CHUNKS_SHORT, 1);
+	assert_int_equal(WIRE_ACCESS_READ, 1);
+	assert_int_equal(WIRE_ACCESS_WRITE, 2);
+	assert_int_equal(WIRE_ACCESS_ADMIN, 3);
 }
 
 static void
@@ -62,14 +65,36 @@ test_hello(void **state)
 		.sizes = sample_sizes,
 		.role = WIRE_ROLE_ADMIN,
 		.features = UINT64_C(0x8182838485868788),
+		.tenant = "tenant",
 	};
 	(void)state;
 	memset(m.boot_id, 0xb0, sizeof(m.boot_id));
-	golden_check(&m, sizeof(m),
-		     "524b56430200010050000000" REQUEST_HEX SIZES_HEX
+	memset(m.nonce, 0xc0, sizeof(m.nonce));
+	golden_check(&m, 80,
+		     "524b564302000100b0000000" REQUEST_HEX SIZES_HEX
 		     "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0"
 		     "0200000000000000"
 		     "8887868584838281");
+	assert_memory_equal((const unsigned char *)&m + 80, "tenant", 7);
+	golden_check_zero((const unsigned char *)&m + 87, 57);
+	golden_check((const unsigned char *)&m + 144, 32,
+		     "c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0");
+}
+
+static void
+test_challenge_and_proof(void **state)
+{
+	struct wire_challenge challenge = {.header = HEADER(WIRE_CHALLENGE, challenge)};
+	struct wire_proof proof = {.header = HEADER(WIRE_PROOF, proof)};
+	(void)state;
+	memset(challenge.nonce, 0xb0, sizeof(challenge.nonce));
+	memset(proof.proof, 0xc0, sizeof(proof.proof));
+	golden_check(&challenge, sizeof(challenge),
+		     "524b56430200130030000000" REQUEST_HEX
+		     "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0");
+	golden_check(&proof, sizeof(proof),
+		     "524b56430200140030000000" REQUEST_HEX
+		     "c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0");
 }
 
 static void
@@ -85,6 +110,7 @@ test_welcome(void **state)
 		.unix_path = "@path",
 		.verbs_address = "addr",
 		.tcp_address = "host:1",
+		.access = UINT32_C(0xb1b2b3b4),
 		.region = {{
 			.tenant = UINT64_C(0x0102030405060708),
 			.region_id = UINT64_C(0x1112131415161718),
@@ -98,8 +124,9 @@ test_welcome(void **state)
 	(void)state;
 	memset(m.boot_id, 0xb0, sizeof(m.boot_id));
 	memset(m.token, 0xc0, sizeof(m.token));
+	memset(m.proof, 0xd0, sizeof(m.proof));
 	golden_check(bytes, 104,
-		     "524b56430200020058020000" REQUEST_HEX SIZES_HEX
+		     "524b56430200020078020000" REQUEST_HEX SIZES_HEX
 		     "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0"
 		     "c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0"
 		     "8887868584838281"
@@ -111,8 +138,11 @@ test_welcome(void **state)
 	assert_memory_equal(bytes + 212, "addr", 5);
 	golden_check_zero(bytes + 217, 59);
 	assert_memory_equal(bytes + 276, "host:1", 7);
-	golden_check_zero(bytes + 283, 269);
-	golden_check(bytes + 552, 48,
+	golden_check_zero(bytes + 283, 265);
+	golden_check(bytes + 548, 36,
+		     "b4b3b2b1"
+		     "d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0");
+	golden_check(bytes + 584, 48,
 		     "0807060504030201"
 		     "1817161514131211"
 		     "2827262524232221"
@@ -245,11 +275,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_version),  cmocka_unit_test(test_types),
-		cmocka_unit_test(test_hello),    cmocka_unit_test(test_welcome),
-		cmocka_unit_test(test_refused),  cmocka_unit_test(test_join),
-		cmocka_unit_test(test_session),  cmocka_unit_test(test_keepalive),
-		cmocka_unit_test(test_snapshot),
+		cmocka_unit_test(test_version),   cmocka_unit_test(test_types),
+		cmocka_unit_test(test_hello),     cmocka_unit_test(test_challenge_and_proof),
+		cmocka_unit_test(test_welcome),   cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_join),      cmocka_unit_test(test_session),
+		cmocka_unit_test(test_keepalive), cmocka_unit_test(test_snapshot),
 	};
 	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
 }
