@@ -14,7 +14,7 @@
 #include "client/client.h"
 #include "common/auth.h"
 
-/* Replaces the texts of options, which are the caller's, by copies. Failures: ERR_NOMEM, ERR_INVALID. */
+/* Replaces the texts of options, the caller's, by copies. Failures: ERR_NOMEM, ERR_INVALID. */
 int identity_copy(struct rkv_options *options, char reason[NET_REASON_MAX]);
 void identity_free(struct rkv_options *options);
 

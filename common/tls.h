@@ -64,7 +64,7 @@ int tls_write(struct tls *tls, const void *bytes, size_t len);
 /* Moves what the socket shall send; returns how much, 0: nothing is left. */
 size_t tls_take(struct tls *tls, void *to, size_t room);
 
-/* What both ends of this connection, and nobody else, can compute. False: the handshake is not done. */
+/* What only both ends of this connection can compute. False: the handshake is not done. */
 bool tls_binding(struct tls *tls, unsigned char ret_binding[WIRE_BINDING_LEN]);
 
 #endif

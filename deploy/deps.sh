@@ -34,7 +34,7 @@ make|make|have make
 pkg-config|finds libraries|have pkg-config
 liburing-dev|io_uring, version 2.3 or later|have_library --atleast-version=2.3 liburing
 libxxhash-dev|hash of keys|have_library libxxhash
-libssl-dev|TLS and proofs of identity, version 3.0 or later|have_library --atleast-version=3.0 openssl
+libssl-dev|TLS, HMAC, version 3.0 or later|have_library --atleast-version=3.0 openssl
 libibverbs-dev|RDMA devices|have_library libibverbs
 librdmacm-dev|connections of RDMA devices|have_library librdmacm'
 test='libcmocka-dev|unit tests|have_library cmocka

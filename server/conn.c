@@ -283,42 +283,58 @@ take_in(struct conn *conn)
 		conn_abort(conn);
 }
 
-/* The peer's last words of TLS, and ours, if it speaks any; then the owner's. */
+/* The peer speaks no TLS: what it has said so far is taken as it is. */
 static void
-give_up_tls(struct conn *conn, int rc, const char *reason)
+go_bare(struct conn *conn, size_t len)
 {
-	if (rc == ERR_CORRUPT) {
-		tls_free(conn->tls);
-		conn->tls = NULL;
-	}
-	if (conn->tls && enqueue_sealed(conn))
+	tls_free(conn->tls);
+	conn->tls = NULL;
+	conn->is_bare = true;
+	if (reserve(&conn->in, len)) {
 		conn_abort(conn);
-	else if (conn->state == CONN_OPEN)
-		conn->events->insecure(conn, reason);
+		return;
+	}
+	memcpy(conn->in.bytes, conn->sealed.bytes, len);
+	conn->in.len = len;
+	take_in(conn);
+}
+
+/* Delivers what TLS has opened, as far as it goes. */
+static int
+open_records(struct conn *conn, char reason[NET_REASON_MAX])
+{
+	size_t n;
+	int rc = 0;
+	while (conn->state == CONN_OPEN) {
+		rc = tls_read(conn->tls, conn->in.bytes + conn->in.len, conn->in.cap - conn->in.len,
+			      &n, reason);
+		if (rc)
+			return rc;
+		conn->in.len += n;
+		take_in(conn);
+	}
+	return rc;
 }
 
 /* Opens what was received under TLS. */
 static void
-unseal(struct conn *conn)
+unseal(struct conn *conn, size_t len)
 {
 	char reason[NET_REASON_MAX];
-	size_t n;
-	int rc = tls_receive(conn->tls, conn->sealed.bytes, conn->sealed.len);
-	conn->sealed.len = 0;
-	while (rc == 0 && conn->state == CONN_OPEN) {
-		rc = tls_read(conn->tls, conn->in.bytes + conn->in.len, conn->in.cap - conn->in.len,
-			      &n, reason);
-		if (rc == 0) {
-			conn->in.len += n;
-			take_in(conn);
-		}
-	}
+	int rc = tls_receive(conn->tls, conn->sealed.bytes, len);
+	if (rc == 0)
+		rc = open_records(conn, reason);
 	if (conn->state != CONN_OPEN)
 		return;
-	if (rc == ERR_NOMEM || (rc == ERR_AGAIN && enqueue_sealed(conn)))
+	if (rc == ERR_CORRUPT) {
+		go_bare(conn, len);
+		return;
+	}
+	/* Its answer: of the handshake, or an alert that says why there is none. */
+	if (rc == ERR_NOMEM || enqueue_sealed(conn))
 		conn_abort(conn);
 	else if (rc < 0)
-		give_up_tls(conn, rc, reason);
+		conn->events->insecure(conn, reason);
 	pump(conn);
 }
 
@@ -329,8 +345,7 @@ recv_done(struct loop_op *op, int result)
 	if (result <= 0) {
 		conn_abort(conn);
 	} else if (conn->state == CONN_OPEN && conn->tls) {
-		conn->sealed.len = (size_t)result;
-		unseal(conn);
+		unseal(conn, (size_t)result);
 	} else if (conn->state != CONN_CLOSING && !conn->tls) {
 		conn->in.len += (size_t)result;
 		take_in(conn);

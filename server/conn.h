@@ -35,10 +35,7 @@ struct conn_events {
 	size_t (*measure)(struct conn *conn, const void *bytes, size_t len);
 	/* One whole message, aligned to 8 bytes. */
 	void (*message)(struct conn *conn, const void *message, size_t len);
-	/*
-	 * TLS did not come about, or broke: the callee says so, and ends the connection; what it
-	 * sends goes in plain text to a peer that speaks no TLS. NULL, if there is no TLS.
-	 */
+	/* TLS did not come about, or broke: the callee ends the connection. NULL: there is none. */
 	void (*insecure)(struct conn *conn, const char *reason);
 	void (*closed)(struct conn *conn);
 };
@@ -63,7 +60,8 @@ struct conn {
 	const struct conn_events *events;
 	enum conn_state state;
 	int fd;
-	bool shut; /* we have said our last */
+	bool shut;    /* we have said our last */
+	bool is_bare; /* TLS was wanted, but the peer speaks none: its owner says what may go on */
 	struct loop_op recv;
 	struct loop_op send;
 	struct tls *tls;           /* NULL: plain text */

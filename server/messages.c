@@ -89,12 +89,7 @@ messages_insecure(struct conn *conn, const char *reason)
 {
 	struct client *client = client_of_conn(conn);
 	client->service->n_handshakes_refused++;
-	if (conn->tls)
-		refuse(client, NULL, ERR_PERM, "%s", reason);
-	else
-		refuse(client, NULL, ERR_PERM,
-		       "the server speaks TLS at this port, and nothing else: give the CA of its "
-		       "certificate (--tls-ca, tls_ca_file)");
+	refuse(client, NULL, ERR_PERM, "%s", reason);
 	hang_up(client);
 }
 
@@ -618,7 +613,8 @@ header_is_good(struct client *client, const struct wire_header *header)
 static bool
 begins_data(const struct client *client, const struct wire_header *header)
 {
-	return header->magic == WIRE_TCP_MAGIC && !client->role && client->service->region->tcp;
+	return header->magic == WIRE_TCP_MAGIC && !client->guarded.said.hello.header.magic &&
+	       !client->conn.tls && client->service->region->tcp;
 }
 
 /* The connection is none of control: it goes where data is served. */
@@ -642,6 +638,11 @@ messages_measure(struct conn *conn, const void *bytes, size_t len)
 	size_t data_len = begins_data(client, header) ? tcp_server_measure(bytes, len) : SIZE_MAX;
 	if (data_len != SIZE_MAX)
 		return data_len;
+	if (conn->is_bare) {
+		messages_insecure(conn, "the server speaks TLS at this port: give the CA of its "
+					"certificate (--tls-ca, tls_ca_file)");
+		return SIZE_MAX;
+	}
 	if (header_is_good(client, header))
 		return header->len;
 	if (client->role)

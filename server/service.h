@@ -93,9 +93,9 @@ uint64_t service_turned_away(const struct service *service);
 void service_end_session(struct service *service, struct session *session, bool in_order);
 
 /*
- * Reads tenants and certificates again. Whoever is of a tenant that is gone or was changed is cut off, also from
- * the region; but a process that has mapped the pool keeps what it mapped. A file that is wrong
- * changes nothing. The log says what happened.
+ * Reads tenants and certificates again. Whoever is of a tenant that is gone or was changed is cut
+ * off, also from the region; but a process that has mapped the pool keeps what it mapped. A file
+ * that is wrong changes nothing. The log says what happened.
  */
 void service_reload(struct service *service, const struct guard_files *files);
 

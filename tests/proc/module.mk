@@ -50,3 +50,6 @@ test_peers_EXTRA := tests/proc/proc.c tests/proc/raw.c tests/fabric/fake_verbs.c
 proc_TESTS += tests/proc/test_snapshot
 san_TESTS += tests/proc/test_snapshot
 test_snapshot_EXTRA := $(load_EXTRA) tests/proc/raw.c
+proc_TESTS += tests/proc/test_uninvited
+san_TESTS += tests/proc/test_uninvited
+test_uninvited_EXTRA := tests/proc/proc.c tests/proc/raw.c

@@ -35,6 +35,7 @@ struct host {
 	struct loop *loop;
 	struct region region;
 	struct peers peers;
+	struct guard guard; /* who comes may do everything */
 	struct service *service;
 	struct ports ports;
 	int call_fd; /* has the loop call the function below, or stop without one */
@@ -133,6 +134,7 @@ host_start(struct host *host)
 		.options = &host->options,
 		.peers = &host->peers,
 		.ports = &host->ports,
+		.guard = &host->guard,
 		.unix_fd = -1,
 		.metrics_fd = -1,
 		.unix_path = "",

@@ -144,7 +144,7 @@ what_is_not_a_hello_is_refused_in_words(void **state)
 	send_first(&hello, sizeof(hello), ERR_INVALID, "reserved");
 	hello.reserved = 0;
 	hello.header.len = sizeof(hello) + 8;
-	send_first(&hello, sizeof(hello), ERR_INVALID, "88 bytes");
+	send_first(&hello, sizeof(hello), ERR_INVALID, "184 bytes");
 	hello.header.len = UINT32_MAX;
 	send_first(&hello, sizeof(hello), ERR_INVALID, "4294967295 bytes");
 	hello.header.len = 0;

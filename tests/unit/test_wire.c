@@ -90,10 +90,10 @@ test_challenge_and_proof(void **state)
 	memset(challenge.nonce, 0xb0, sizeof(challenge.nonce));
 	memset(proof.proof, 0xc0, sizeof(proof.proof));
 	golden_check(&challenge, sizeof(challenge),
-		     "524b56430200130030000000" REQUEST_HEX
+		     "524b56430200150030000000" REQUEST_HEX
 		     "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0");
 	golden_check(&proof, sizeof(proof),
-		     "524b56430200140030000000" REQUEST_HEX
+		     "524b56430200160030000000" REQUEST_HEX
 		     "c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0");
 }
 

@@ -1,0 +1,708 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Nobody uninvited, against a real kv-server with tenants: hellos without one, wrong secrets,
+ * proofs and tokens that are old or another's, a tenant that is removed, and writes of one that may
+ * only read. Nobody gets in, nothing is written, and who is invited goes on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/include/rkv.h"
+#include "common/auth.h"
+#include "common/clock.h"
+#include "common/err.h"
+#include "common/fabric_shm.h"
+#include "common/net.h"
+#include "server/guard.h"
+#include "tests/proc/raw.h"
+
+#define APP "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a"
+#define VIEW "c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3"
+#define BOSS "e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1"
+#define OTHER "0000000000000000000000000000000000000000000000000000000000000000"
+#define OTHER_UID 65534
+
+static struct server *server;
+static char directory[64];
+
+/* ---- Files ---- */
+
+static const char *
+path_of(const char *name)
+{
+	static char paths[4][128];
+	static unsigned n;
+	char *path = paths[n++ % 4];
+	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
+	return path;
+}
+
+static const char *
+write_file(const char *name, mode_t mode, const char *text)
+{
+	const char *path = path_of(name);
+	FILE *file = fopen(path, "we");
+	assert_non_null(file);
+	assert_int_equal(fputs(text, file) < 0, 0);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(chmod(path, mode), 0);
+	return path;
+}
+
+#define ALL_TENANTS                                                                                \
+	"# all\n\napp read-write " APP "\nview\tread-only " VIEW "\nboss admin " BOSS "\n"
+
+static int
+set_up(void **state)
+{
+	(void)state;
+	snprintf(directory, sizeof(directory), "/tmp/rkv-uninvited-XXXXXX");
+	assert_non_null(mkdtemp(directory));
+	write_file("app", 0600, APP "\n");
+	write_file("view", 0400, "  " VIEW "\n");
+	server = server_start("--pool-size", "8M", "--chunk-size", "64K", "--tenants",
+			      write_file("tenants", 0600, ALL_TENANTS), NULL);
+	return 0;
+}
+
+static int
+tear_down(void **state)
+{
+	static const char *const names[] = {"app", "view", "tenants", "other"};
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlink(path_of(names[i]));
+	rmdir(directory);
+	return server_stop(server);
+}
+
+/* ---- Coming in, or not ---- */
+
+static struct secret
+secret_of(const char *text)
+{
+	struct secret secret = {.len = strlen(text)};
+	memcpy(secret.bytes, text, secret.len);
+	return secret;
+}
+
+static struct wire_hello
+hello_of(const char *tenant)
+{
+	struct wire_hello hello = raw_hello(WIRE_ROLE_CLIENT);
+	snprintf(hello.tenant, sizeof(hello.tenant), "%s", tenant);
+	assert_true(auth_nonce(hello.nonce));
+	return hello;
+}
+
+/* Sends a HELLO and takes the challenge. */
+static void
+begin(struct raw *raw, const struct wire_hello *hello, struct auth_said *said)
+{
+	raw_open(raw, server);
+	assert_true(raw_send(raw, hello, sizeof(*hello)));
+	assert_int_equal(raw_receive(raw), WIRE_CHALLENGE);
+	*said = (struct auth_said){.hello = *hello};
+	memcpy(&said->challenge, raw->in.bytes, sizeof(said->challenge));
+}
+
+static void
+send_proof(struct raw *raw, const struct auth_said *said, const char *secret)
+{
+	struct secret s = secret_of(secret);
+	struct wire_proof proof = {.header = raw_header(raw, WIRE_PROOF, sizeof(proof))};
+	assert_true(auth_client_proof(&s, said, proof.proof));
+	assert_true(raw_send(raw, &proof, sizeof(proof)));
+}
+
+/* As librkv does it, and checks the server's proof. */
+static void
+log_in(struct raw *raw, const char *tenant, const char *secret)
+{
+	struct auth_said said;
+	struct secret s = secret_of(secret);
+	unsigned char right[WIRE_PROOF_LEN];
+	struct wire_hello hello = hello_of(tenant);
+	begin(raw, &hello, &said);
+	send_proof(raw, &said, secret);
+	assert_int_equal(raw_receive(raw), WIRE_WELCOME);
+	memcpy(&raw->welcome, raw->in.bytes, sizeof(raw->welcome));
+	assert_true(auth_server_proof(&s, &said, &raw->welcome, right));
+	assert_memory_equal(raw->welcome.proof, right, sizeof(right));
+}
+
+static void
+expect_refused(struct raw *raw, int code, const char *part)
+{
+	assert_int_equal(raw_receive(raw), WIRE_REFUSED);
+	assert_int_equal(raw->in.refused.code, code);
+	if (!strstr(raw->in.refused.reason, part))
+		fail_msg("no `%s` in: %s", part, raw->in.refused.reason);
+	assert_int_equal(raw_receive(raw), 0);
+	raw_close(raw);
+}
+
+/* ---- Tests ---- */
+
+static void
+without_a_tenant_nothing_is_told(void **state)
+{
+	static struct raw raw;
+	static const enum wire_role roles[] = {WIRE_ROLE_CLIENT, WIRE_ROLE_ADMIN};
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct wire_hello hello = raw_hello(roles[i]);
+		raw_open(&raw, server);
+		assert_true(raw_send(&raw, &hello, sizeof(hello)));
+		expect_refused(&raw, ERR_PERM, "--tenant");
+	}
+}
+
+static void
+each_role_is_told_with_the_servers_own_proof(void **state)
+{
+	static struct raw raw;
+	(void)state;
+	log_in(&raw, "app", APP);
+	assert_int_equal(raw.welcome.access, WIRE_ACCESS_WRITE);
+	raw_close(&raw);
+	log_in(&raw, "view", VIEW);
+	assert_int_equal(raw.welcome.access, WIRE_ACCESS_READ);
+	raw_close(&raw);
+	log_in(&raw, "boss", BOSS);
+	assert_int_equal(raw.welcome.access, WIRE_ACCESS_ADMIN);
+	raw_close(&raw);
+}
+
+static void
+a_wrong_secret_and_an_unknown_tenant_are_told_the_same(void **state)
+{
+	static struct raw raw;
+	static const char *const wrong[][2] = {{"app", OTHER}, {"app", VIEW}, {"nobody", OTHER}};
+	char first[LIMIT_REASON_MAX] = "";
+	struct auth_said said;
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct wire_hello hello = hello_of(wrong[i][0]);
+		begin(&raw, &hello, &said);
+		send_proof(&raw, &said, wrong[i][1]);
+		expect_refused(&raw, ERR_PERM, "not let in");
+		if (!first[0])
+			memcpy(first, raw.in.refused.reason, sizeof(first));
+		assert_string_equal(raw.in.refused.reason, first);
+	}
+}
+
+static void
+a_name_without_an_end_is_nobodys(void **state)
+{
+	static struct raw raw;
+	struct auth_said said;
+	struct wire_hello hello = hello_of("app");
+	(void)state;
+	memset(hello.tenant, 'a', sizeof(hello.tenant));
+	begin(&raw, &hello, &said);
+	send_proof(&raw, &said, APP);
+	expect_refused(&raw, ERR_PERM, "not let in");
+}
+
+/* The same HELLO, even its nonce, gets another challenge: what was heard once proves nothing. */
+static void
+a_replayed_proof_proves_nothing(void **state)
+{
+	static struct raw raw;
+	struct auth_said first, second;
+	struct wire_hello hello = hello_of("app");
+	(void)state;
+	begin(&raw, &hello, &first);
+	send_proof(&raw, &first, APP);
+	assert_int_equal(raw_receive(&raw), WIRE_WELCOME);
+	raw_close(&raw);
+	begin(&raw, &hello, &second);
+	assert_memory_not_equal(first.challenge.nonce, second.challenge.nonce, WIRE_NONCE_LEN);
+	send_proof(&raw, &first, APP);
+	expect_refused(&raw, ERR_PERM, "not let in");
+}
+
+/* A proof says which hello it belongs to: no field of that can be another on the way. */
+static void
+a_proof_is_bound_to_all_that_was_said(void **state)
+{
+	static struct raw raw;
+	struct auth_said said;
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct wire_hello hello = hello_of("app");
+		begin(&raw, &hello, &said);
+		if (i == 0)
+			memcpy(said.hello.tenant, "view", 5);
+		else if (i == 1)
+			said.hello.nonce[0] ^= 1;
+		else
+			said.binding[0] ^= 1;
+		send_proof(&raw, &said, APP);
+		expect_refused(&raw, ERR_PERM, "not let in");
+	}
+}
+
+static void
+before_the_proof_only_a_proof_is_taken(void **state)
+{
+	static struct raw raw;
+	struct auth_said said;
+	static const enum wire_type types[] = {WIRE_STATS, WIRE_PING, WIRE_JOIN, WIRE_HELLO};
+	(void)state;
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		struct wire_hello hello = hello_of("app");
+		begin(&raw, &hello, &said);
+		hello.header = raw_header(&raw, types[i], sizeof(hello.header));
+		assert_true(raw_send(&raw, &hello, sizeof(hello.header)));
+		expect_refused(&raw, ERR_INVALID, "not answered with a proof");
+	}
+	struct wire_proof proof = {.header = raw_header(&raw, WIRE_PROOF, sizeof(proof))};
+	raw_open(&raw, server);
+	assert_true(raw_send(&raw, &proof, sizeof(proof)));
+	expect_refused(&raw, ERR_INVALID, "not a hello");
+	log_in(&raw, "app", APP);
+	assert_true(raw_send(&raw, &proof, sizeof(proof)));
+	expect_refused(&raw, ERR_INVALID, "nobody asked for");
+}
+
+/* ---- Tokens ---- */
+
+/* Presents a token where the pool is handed out. The descriptor, or -1. */
+static int
+present(const unsigned char token[WIRE_TOKEN_LEN])
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	uint64_t len;
+	struct iovec iov = {.iov_base = &len, .iov_len = sizeof(len)};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = control.bytes,
+			     .msg_controllen = sizeof(control.bytes)};
+	int fd = -1, socket;
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	assert_int_equal(net_unix_connect(server->socket, deadline, &socket), 0);
+	assert_int_equal(send(socket, token, WIRE_TOKEN_LEN, MSG_NOSIGNAL), WIRE_TOKEN_LEN);
+	assert_int_equal(net_wait(socket, POLLIN, deadline), 0);
+	if (recvmsg(socket, &msg, MSG_CMSG_CLOEXEC) == (ssize_t)sizeof(len))
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	close(socket);
+	return fd;
+}
+
+static void
+a_token_is_of_one_connection_and_works_once(void **state)
+{
+	static struct raw raw, closed;
+	unsigned char token[WIRE_TOKEN_LEN] = {0};
+	(void)state;
+	if (!server->socket[0])
+		skip();
+	assert_int_equal(present(token), -1);
+	log_in(&closed, "app", APP);
+	log_in(&raw, "app", APP);
+	assert_memory_not_equal(raw.welcome.token, closed.welcome.token, WIRE_TOKEN_LEN);
+	for (unsigned bit = 0; bit < 8 * WIRE_TOKEN_LEN; bit += 31) {
+		memcpy(token, raw.welcome.token, WIRE_TOKEN_LEN);
+		token[bit / 8] ^= (unsigned char)(1u << bit % 8);
+		assert_int_equal(present(token), -1);
+	}
+	raw_close(&closed);
+	assert_true(raw_stat_becomes(&raw, "clients", 1));
+	assert_int_equal(present(closed.welcome.token), -1); /* its connection is gone */
+	int fd = present(raw.welcome.token);
+	assert_in_range(fd, 0, 1 << 20);
+	close(fd);
+	assert_int_equal(present(raw.welcome.token), -1); /* once */
+	raw_close(&raw);
+}
+
+/* ---- Reading only ---- */
+
+/* Another user, who was given a descriptor for reading, cannot make one for writing of it. */
+static bool
+another_user_can_write(int fd)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (setgid(OTHER_UID) || setuid(OTHER_UID))
+			_exit(2);
+		_exit(open(path, O_RDWR) >= 0 || fchmod(fd, 0666) == 0);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_not_equal(WEXITSTATUS(status), 2);
+	return WEXITSTATUS(status) != 0;
+}
+
+static void
+the_kernel_lets_a_reader_write_nothing(void **state)
+{
+	static struct raw raw;
+	(void)state;
+	if (!server->socket[0])
+		skip();
+	log_in(&raw, "view", VIEW);
+	int fd = present(raw.welcome.token);
+	assert_in_range(fd, 0, 1 << 20);
+	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	assert_int_equal(errno, EACCES);
+	void *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	assert_int_equal(mprotect(page, 4096, PROT_READ | PROT_WRITE), -1);
+	assert_int_equal(errno, EACCES);
+	assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+	assert_int_equal(errno, EBADF);
+	if (getuid() == 0)
+		assert_false(another_user_can_write(fd));
+	munmap(page, 4096);
+	close(fd);
+	raw_close(&raw);
+}
+
+static struct rkv_client *
+open_as(const char *tenant, rkv_log_fn log, void *arg)
+{
+	struct rkv_options options;
+	struct rkv_client *client;
+	rkv_options_init(&options);
+	options.tenant = tenant;
+	options.secret_file = path_of(tenant);
+	options.connect_timeout_ms = PROC_WAIT_MS;
+	options.log = log;
+	options.log_arg = arg;
+	assert_int_equal(rkv_open(server->address, &options, &client), RKV_OK);
+	return client;
+}
+
+static void
+keep_line(void *arg, int level, const char *line)
+{
+	(void)level;
+	snprintf(arg, 512, "%s", line);
+}
+
+static void
+put(const char *value)
+{
+	struct rkv_client *client = open_as("app", NULL, NULL);
+	struct rkv_session *session;
+	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
+	assert_int_equal(rkv_put(session, "key", 3, value, strlen(value), NULL, NULL), RKV_OK);
+	rkv_close(client);
+}
+
+static void
+holds_value(struct rkv_session *session, const char *value)
+{
+	char buf[64];
+	struct rkv_item item;
+	assert_int_equal(rkv_get(session, "key", 3, buf, sizeof(buf), &item), RKV_OK);
+	assert_int_equal(item.value_len, strlen(value));
+	assert_memory_equal(buf, value, item.value_len);
+}
+
+static void
+a_reader_reads_and_its_mutations_fail_at_once(void **state)
+{
+	char line[512] = "";
+	struct rkv_session *session;
+	struct rkv_stats_values stats;
+	(void)state;
+	put("value");
+	struct rkv_client *client = open_as("view", keep_line, line);
+	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
+	holds_value(session, "value");
+	assert_int_equal(rkv_put(session, "key", 3, "x", 1, NULL, NULL), RKV_E_PERM);
+	assert_non_null(strstr(line, "tenant view is read-only"));
+	assert_int_equal(rkv_add(session, "new", 3, "x", 1, NULL, NULL), RKV_E_PERM);
+	assert_int_equal(rkv_replace(session, "key", 3, "x", 1, NULL, NULL), RKV_E_PERM);
+	assert_int_equal(rkv_cas(session, "key", 3, "x", 1, 1, NULL, NULL), RKV_E_PERM);
+	assert_int_equal(rkv_delete(session, "key", 3), RKV_E_PERM);
+	assert_int_equal(rkv_touch(session, "key", 3, 1, NULL), RKV_E_PERM);
+	holds_value(session, "value");
+	assert_int_equal(rkv_stats(session, &stats), RKV_OK);
+	for (int op = RKV_OP_PUT; op < RKV_OP_COUNT; op++)
+		assert_int_equal(stats.op[op].n_requests, 0);
+	assert_int_equal(stats.n_maintenance_requests, 0);
+	rkv_close(client);
+}
+
+/* A GET of a reader counts for [STAMP] like any other: what it may be reading is not used again. */
+static void
+a_reader_that_does_not_move_on_holds_g_back(void **state)
+{
+	static struct raw reader, writer;
+	(void)state;
+	log_in(&writer, "app", APP);
+	log_in(&reader, "view", VIEW);
+	struct raw_session session = raw_join(&reader, 0);
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	while (raw_stat(&writer, "stamp_newest") < session.stamp + 5)
+		assert_true(proc_pause(deadline));
+	assert_in_range(raw_stat(&writer, "stamp_g"), 0, session.stamp);
+	raw_close(&reader);
+	raw_close(&writer);
+}
+
+static void
+only_an_admin_takes_snapshots(void **state)
+{
+	static struct raw raw;
+	struct wire_snapshot ask = {.name = "s"};
+	struct wire_snapshot_state answer;
+	(void)state;
+	log_in(&raw, "app", APP);
+	ask.header = raw_header(&raw, WIRE_SNAPSHOT, sizeof(ask));
+	assert_true(raw_send(&raw, &ask, sizeof(ask)));
+	assert_int_equal(raw_receive(&raw), WIRE_SNAPSHOT_STATE);
+	memcpy(&answer, raw.in.bytes, sizeof(answer));
+	assert_int_equal(answer.code, ERR_PERM);
+	assert_non_null(strstr(answer.reason, "role admin"));
+	raw_close(&raw);
+	log_in(&raw, "boss", BOSS);
+	assert_true(raw_send(&raw, &ask, sizeof(ask)));
+	assert_int_equal(raw_receive(&raw), WIRE_SNAPSHOT_STATE);
+	memcpy(&answer, raw.in.bytes, sizeof(answer));
+	assert_non_null(strstr(answer.reason, "--snapshot-dir")); /* this server has none */
+	raw_close(&raw);
+}
+
+/* ---- Sessions of others ---- */
+
+static void
+nobody_ends_the_session_of_another_tenant(void **state)
+{
+	static struct raw app, view;
+	(void)state;
+	log_in(&app, "app", APP);
+	raw_map(&app);
+	struct raw_session session = raw_join(&app, 0);
+	close(app.fd); /* it lingers: this process has mapped the pool */
+	app.fd = -1;
+	log_in(&view, "view", VIEW);
+	assert_true(raw_stat_becomes(&view, "sessions_lingering", 1));
+	raw_join(&view, session.serial);
+	assert_int_equal(raw_stat(&view, "sessions_lingering"), 1);
+	raw_close(&view);
+	log_in(&view, "app", APP);
+	raw_map(&view);
+	raw_join(&view, session.serial);
+	assert_int_equal(raw_stat(&view, "sessions_lingering"), 0);
+	raw_close(&view);
+	raw_close(&app);
+}
+
+/* ---- The file changes ---- */
+
+static void
+reload(const char *tenants, const char *said)
+{
+	size_t before;
+	proc_text(server->proc, PROC_ERR, &before);
+	write_file("tenants", 0600, tenants);
+	proc_signal(server->proc, SIGHUP);
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	while (!strstr(proc_text(server->proc, PROC_ERR, NULL) + before, said))
+		if (!proc_pause(deadline))
+			fail_msg("no `%s` in: %s", said, proc_text(server->proc, PROC_ERR, NULL));
+}
+
+static void
+a_tenant_that_is_gone_or_changed_is_cut_off(void **state)
+{
+	static struct raw app, view, boss;
+	(void)state;
+	log_in(&app, "app", APP);
+	log_in(&view, "view", VIEW);
+	log_in(&boss, "boss", BOSS);
+	reload("app read-write " APP "\nboss admin " OTHER "\n", "2 connections were cut off");
+	expect_refused(&view, ERR_PERM, "view was removed or changed");
+	assert_int_equal(present(view.welcome.token), -1);
+	expect_refused(&boss, ERR_PERM, "boss was removed or changed");
+	assert_int_equal(raw_ask(&app, WIRE_PING, NULL), WIRE_PONG);
+	log_in(&boss, "boss", OTHER);
+	raw_close(&boss);
+	reload("app read-only " APP "\n", "1 connections were cut off"); /* another role */
+	expect_refused(&app, ERR_PERM, "app was removed or changed");
+	reload(ALL_TENANTS, "3 tenants");
+	log_in(&app, "app", APP);
+	reload("app read-write short\n", "are what they were");
+	assert_int_equal(raw_ask(&app, WIRE_PING, NULL), WIRE_PONG);
+	reload("", "no tenant is named");
+	raw_close(&app);
+	log_in(&view, "view", VIEW);
+	raw_close(&view);
+	write_file("tenants", 0600, ALL_TENANTS);
+}
+
+/* A client goes on with the new secret, because it reads its file again. */
+static void
+a_client_takes_up_a_changed_secret(void **state)
+{
+	struct rkv_session *session;
+	(void)state;
+	put("before");
+	struct rkv_client *client = open_as("app", NULL, NULL);
+	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
+	holds_value(session, "before");
+	write_file("app", 0600, OTHER "\n");
+	reload("app read-write " OTHER "\n", "1 connections were cut off");
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	while (rkv_put(session, "key", 3, "after", 5, NULL, NULL) != RKV_OK)
+		assert_true(proc_pause(deadline));
+	holds_value(session, "after");
+	rkv_close(client);
+	write_file("app", 0600, APP "\n");
+	reload(ALL_TENANTS, "3 tenants");
+}
+
+/* ---- Too many failures ---- */
+
+static unsigned
+count(const char *text, const char *part)
+{
+	unsigned n = 0;
+	for (; (text = strstr(text, part)); text += strlen(part))
+		n++;
+	return n;
+}
+
+/* Late failures of an address hear nothing; who knows the secret is let in meanwhile. */
+static void
+failures_of_an_address_are_bounded(void **state)
+{
+	enum { N = 4 * GUARD_BURST };
+	static struct raw raw, failing[N];
+	unsigned n_answered = 0;
+	struct auth_said said;
+	(void)state;
+	int64_t began_ns = clock_now_ns();
+	for (unsigned i = 0; i < N; i++) {
+		struct wire_hello hello = hello_of("app");
+		begin(&failing[i], &hello, &said);
+		send_proof(&failing[i], &said, OTHER);
+	}
+	log_in(&raw, "app", APP);
+	raw_close(&raw);
+	for (unsigned i = 0; i < N; i++) {
+		n_answered += raw_receive(&failing[i]) == WIRE_REFUSED;
+		raw_close(&failing[i]);
+	}
+	int64_t took_s = (clock_now_ns() - began_ns) / CLOCK_NS_PER_S + 1;
+	assert_in_range(n_answered, 0, GUARD_BURST + (unsigned)took_s);
+	log_in(&raw, "app", APP);
+	raw_close(&raw);
+}
+
+/* ---- Starting ---- */
+
+static void
+refuses_to_start(const char *part, const char *const args[])
+{
+	struct proc *proc = proc_run("kv-server", args, NULL);
+	assert_int_not_equal(proc->exit_code, 0);
+	if (!strstr(proc_text(proc, PROC_ERR, NULL), part))
+		fail_msg("no `%s` in: %s", part, proc_text(proc, PROC_ERR, NULL));
+	proc_free(proc);
+}
+
+static void
+no_start(const char *part, const char *listen, const char *more, const char *value)
+{
+	refuses_to_start(part, (const char *[]){"--listen", listen, "--pool-size", "1M", "--fabric",
+						"soft", more, value, NULL});
+}
+
+static void
+beyond_loopback_only_with_tenants_or_on_purpose(void **state)
+{
+	static const char *const open[] = {"--listen", "0.0.0.0:0",  "--pool-size",
+					   "8M",       "--insecure", NULL};
+	const char *const named[] = {"--listen",  "0.0.0.0:0",        "--pool-size", "8M",
+				     "--tenants", path_of("tenants"), NULL};
+	(void)state;
+	no_start("--insecure", "0.0.0.0:0", NULL, NULL);
+	no_start("--tenants", "[::]:0", NULL, NULL);
+	struct server *other = server_start_with(open, NULL);
+	assert_int_equal(count(proc_text(other->proc, PROC_ERR, NULL), "--insecure: whoever"), 1);
+	assert_int_equal(server_stop(other), 0);
+	other = server_start_with(named, NULL);
+	assert_int_equal(count(proc_text(other->proc, PROC_ERR, NULL), "is not encrypted"), 1);
+	assert_int_equal(server_stop(other), 0);
+}
+
+static void
+a_file_of_tenants_is_checked(void **state)
+{
+	static const struct {
+		mode_t mode;
+		const char *text, *part;
+	} bad[] = {
+		{0644, ALL_TENANTS, "chmod 600"},
+		{0620, ALL_TENANTS, "chmod 600"},
+		{0600, "app read-write short\n", "openssl rand -hex 32"},
+		{0600, "app " APP "\n", "NAME ROLE SECRET"},
+		{0600, "app root " APP "\n", "read-only, read-write or admin"},
+		{0600, "a/b read-only " APP "\n", "letters, digits"},
+		{0600, "app admin " APP "\napp admin " APP "\n", ":2: tenant app is there twice"},
+		{0600, "# nobody\n", "no tenant is named"},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		const char *path = write_file("other", bad[i].mode, bad[i].text);
+		no_start(bad[i].part, "127.0.0.1:0", "--tenants", path);
+	}
+	no_start("No such file", "127.0.0.1:0", "--tenants", path_of("missing"));
+	no_start("--tls-key", "127.0.0.1:0", "--tls-cert", path_of("missing"));
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_a_tenant_nothing_is_told),
+		cmocka_unit_test(each_role_is_told_with_the_servers_own_proof),
+		cmocka_unit_test(a_wrong_secret_and_an_unknown_tenant_are_told_the_same),
+		cmocka_unit_test(a_name_without_an_end_is_nobodys),
+		cmocka_unit_test(a_replayed_proof_proves_nothing),
+		cmocka_unit_test(a_proof_is_bound_to_all_that_was_said),
+		cmocka_unit_test(before_the_proof_only_a_proof_is_taken),
+		cmocka_unit_test(a_token_is_of_one_connection_and_works_once),
+		cmocka_unit_test(the_kernel_lets_a_reader_write_nothing),
+		cmocka_unit_test(a_reader_reads_and_its_mutations_fail_at_once),
+		cmocka_unit_test(a_reader_that_does_not_move_on_holds_g_back),
+		cmocka_unit_test(only_an_admin_takes_snapshots),
+		cmocka_unit_test(nobody_ends_the_session_of_another_tenant),
+		cmocka_unit_test(a_tenant_that_is_gone_or_changed_is_cut_off),
+		cmocka_unit_test(a_client_takes_up_a_changed_secret),
+		cmocka_unit_test(failures_of_an_address_are_bounded),
+		cmocka_unit_test(beyond_loopback_only_with_tenants_or_on_purpose),
+		cmocka_unit_test(a_file_of_tenants_is_checked),
+	};
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
