@@ -421,6 +421,12 @@ static void
 on_fsck(struct client *client, const void *message)
 {
 	const struct wire_header *header = message;
+	if (client->access != WIRE_ACCESS_ADMIN) {
+		refuse(client, header, ERR_PERM,
+		       "tenant %s is %s at this server, and fsck is for the role admin",
+		       client->owner.tenant, tenants_role(client->access));
+		return;
+	}
 	int rc = audit_ask(&client->service->audit, &client->audit);
 	client->audit_request = header->request;
 	if (rc)

@@ -106,7 +106,7 @@ test_file(void **state)
 	assert_int_equal(((char *)pool_base(pool))[8], 0);
 	memcpy(pool_base(pool), "contents", 8);
 	assert_mapped_by(pool_fd(pool), 0);
-	assert_int_equal(pool_file_lend(pool_fd(pool), 4711, &fd), 0);
+	assert_int_equal(pool_file_lend(pool_fd(pool), 4711, false, &fd), 0);
 	size_t len = pool_map_len(pool);
 	void *map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
 	assert_true(map != MAP_FAILED);
