@@ -186,6 +186,27 @@ answer_call(struct control *c, const union channel_message *message)
 	pthread_mutex_unlock(&c->client->mutex);
 }
 
+/* Ends the call that the server has refused, with its code; false: it was none. */
+static bool
+refuse_call(struct control *c, const struct wire_refused *refused)
+{
+	char reason[LIMIT_REASON_MAX];
+	bool is_one = false;
+	pthread_mutex_lock(&c->client->mutex);
+	struct call **at = &c->calls;
+	while (*at && (*at)->request != refused->header.request)
+		at = &(*at)->next;
+	if (*at) {
+		is_one = true;
+		end_call(c, at, channel_refusal(refused));
+	}
+	pthread_mutex_unlock(&c->client->mutex);
+	channel_text(reason, sizeof(reason), refused->reason, sizeof(refused->reason));
+	if (is_one)
+		log_line(&c->client->log, LOG_ERROR, "%s", reason);
+	return is_one;
+}
+
 static int
 call_begin(struct control *c, struct call *call, void *message, size_t len, enum wire_type type)
 {
@@ -303,9 +324,12 @@ dispatch(struct control *c, const union channel_message *message, char reason[NE
 	case WIRE_JOINED:
 		raise_newest(&c->client->stamps, message->joined.stamp);
 		return links_answer(&c->links, message, reason);
+	case WIRE_REFUSED:
+		if (refuse_call(c, &message->refused))
+			return 0;
+		return links_answer(&c->links, message, reason);
 	case WIRE_RELINKED:
 	case WIRE_RENEWED:
-	case WIRE_REFUSED:
 		return links_answer(&c->links, message, reason);
 	case WIRE_PONG:
 	case WIRE_STATS_TEXT:
