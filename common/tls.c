@@ -34,12 +34,13 @@ struct tls {
 
 /* ---- What went wrong ---- */
 
-/* OpenSSL's words for the newest of its errors; the queue is empty then. */
+/* Words for the first of OpenSSL's errors, the cause of the others; the queue is empty then. */
 static const char *
-newest_error(void)
+first_error(void)
 {
-	unsigned long code = ERR_peek_last_error();
-	const char *words = code ? ERR_reason_error_string(code) : NULL;
+	unsigned long code = ERR_peek_error();
+	const char *words = ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code))
+						   : ERR_reason_error_string(code);
 	ERR_clear_error();
 	return words ? words : "unknown error";
 }
@@ -49,7 +50,7 @@ bad_file(const char *what, const char *path, char reason[NET_REASON_MAX])
 {
 	snprintf(reason, NET_REASON_MAX,
 		 "%s %.200s: %.100s: give a PEM file that this user may read", what, path,
-		 newest_error());
+		 first_error());
 	return ERR_INVALID;
 }
 
@@ -281,7 +282,7 @@ explain(struct tls *tls, char reason[NET_REASON_MAX])
 	if (is_untrusted(alert)) {
 		bool ours = alert == SSL_R_CERTIFICATE_VERIFY_FAILED && verdict != X509_V_OK;
 		snprintf(reason, NET_REASON_MAX, "TLS: not trusted: %.200s",
-			 ours ? X509_verify_cert_error_string(verdict) : newest_error());
+			 ours ? X509_verify_cert_error_string(verdict) : first_error());
 		ERR_clear_error();
 		return ERR_PERM;
 	}
@@ -292,7 +293,7 @@ explain(struct tls *tls, char reason[NET_REASON_MAX])
 		ERR_clear_error();
 		return ERR_VERSION;
 	}
-	snprintf(reason, NET_REASON_MAX, "TLS: %.200s", newest_error());
+	snprintf(reason, NET_REASON_MAX, "TLS: %.200s", first_error());
 	return ERR_CONN;
 }
 

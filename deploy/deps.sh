@@ -42,6 +42,7 @@ g++|rkv.h as C++|have g++
 clang|second compiler|have clang
 libclang-rt-dev|fuzz targets|have_fuzzer
 clang-format|layout of sources|have clang-format
+openssl|certificates|have openssl
 strace|system calls of a session|have strace
 valgrind|instructions of an operation|have valgrind
 spin|checks models of the protocol|have spin

@@ -52,4 +52,6 @@ san_TESTS += tests/proc/test_snapshot
 test_snapshot_EXTRA := $(load_EXTRA) tests/proc/raw.c
 proc_TESTS += tests/proc/test_uninvited
 san_TESTS += tests/proc/test_uninvited
+proc_TESTS += tests/proc/test_tls
+san_TESTS += tests/proc/test_tls
 test_uninvited_EXTRA := tests/proc/proc.c tests/proc/raw.c

@@ -100,7 +100,7 @@ addresses()
 		serve --fabric tcp --listen '[::1]:0'
 		check 'IPv6' cli -s "$SERVER" put a b
 		stop_server
-		serve --fabric tcp --listen '[::]:0'
+		serve --fabric tcp --insecure --listen '[::]:0'
 		is 'all addresses: IPv6' "$(fabric -s "[::1]:${SERVER##*:}")" tcp
 		is 'all addresses: IPv4' "$(fabric -s "127.0.0.1:${SERVER##*:}")" tcp
 		stop_server
@@ -111,7 +111,7 @@ addresses()
 
 advertised()
 {
-	serve --fabric tcp --listen 0.0.0.0:0 --advertise 127.0.0.3
+	serve --fabric tcp --insecure --listen 0.0.0.0:0 --advertise 127.0.0.3
 	is 'data goes where the server says' "$(fabric -s "127.0.0.1:${SERVER##*:}")" tcp
 	stop_server
 	serve --fabric tcp --listen 127.0.0.1:0 --advertise localhost

@@ -220,7 +220,7 @@ log_line(void *arg, int level, const char *line)
 static void
 begin(const char *listen, const char *address)
 {
-	const char *args[] = {"--listen", listen, "--pool-size", "32M", NULL};
+	const char *args[] = {"--listen", listen, "--pool-size", "32M", "--insecure", NULL};
 	char fabric[64];
 	struct rkv_options options;
 	rkv_options_init(&options);
