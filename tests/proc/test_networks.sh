@@ -43,7 +43,8 @@ near()
 }
 
 # What the far side offers: also the pool, which no client on another network finds.
-ip netns exec "$FAR" "$RKV_BUILD/kv-server" --listen 0.0.0.0:7440 --pool-size 64M --fabric soft --insecure \
+ip netns exec "$FAR" "$RKV_BUILD/kv-server" --listen 0.0.0.0:7440 \
+	--pool-size 64M --fabric soft --insecure \
 	>"$DIR/server.out" 2>"$DIR/server.err" &
 SERVER_PID=$!
 wait_for 30 server_said_ready

@@ -65,10 +65,11 @@ own=(--tls-cert "$DIR/server.pem" --tls-key "$DIR/server.key")
 serve "${own[@]}"
 check "over TLS" cli --tls-ca "$DIR/ca.pem" put key value
 for fabric in shm tcp; do
-	is "data over $fabric beside it" "$(cli --tls-ca "$DIR/ca.pem" --fabric "$fabric" get key)" \
+	is "data over $fabric" "$(cli --tls-ca "$DIR/ca.pem" --fabric "$fabric" get key)" \
 		value
 done
-is "by a name" "$(cli --server "localhost:${RKV_SERVER##*:}" --tls-ca "$DIR/ca.pem" get key)" value
+is "by a name" \
+	"$(cli --server "localhost:${RKV_SERVER##*:}" --tls-ca "$DIR/ca.pem" get key)" value
 refused "a client without TLS" "speaks TLS at this port"
 refused "a CA that is another" "not trusted" --tls-ca "$DIR/client.pem"
 refused "a name that is another" "hostname mismatch" --tls-ca "$DIR/ca.pem" --tls-name other
