@@ -63,6 +63,7 @@ good_welcome(void)
 			   .request = ANSWER_TO},
 		.sizes = wire_sizes_own(),
 		.n_regions = 1,
+		.access = WIRE_ACCESS_ADMIN,
 		.unix_path = "@fuzz",
 		.region = {{.region_id = 7, .epoch = 1, .len = LIMIT_REGION_MIN}},
 	};
@@ -127,7 +128,7 @@ serve(struct fuzz_input *in)
 	if (flags & FLAG_OTHER_POOL)
 		hand_out_other(in, flags);
 	else
-		(void)shm_share_send(share, fuzz_unix.far, getpid());
+		(void)shm_share_send(share, fuzz_unix.far, getpid(), false);
 	if (in->len)
 		fuzz_sockets_say(&fuzz_tcp, in->at, in->len);
 	fuzz_sockets_hang_up(&fuzz_tcp);

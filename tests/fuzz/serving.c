@@ -53,6 +53,7 @@ remember(int fd, const void *bytes, size_t len)
 struct serving *
 serving_begin(void)
 {
+	static struct guard guard; /* who comes may do everything */
 	static const struct ports ports = {.n = 1}; /* the loop looks at no descriptor */
 	struct serving *s = &serving;
 	struct service_setup setup = {
@@ -61,6 +62,7 @@ serving_begin(void)
 		.region = region_once(),
 		.options = options_once(),
 		.peers = &s->peers,
+		.guard = &guard,
 		.ports = &ports,
 		.unix_fd = 0,
 		.unix_path = "@fuzz",
