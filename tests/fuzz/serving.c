@@ -53,7 +53,7 @@ remember(int fd, const void *bytes, size_t len)
 struct serving *
 serving_begin(void)
 {
-	static struct guard guard; /* who comes may do everything */
+	static struct guard guard;                  /* who comes may do everything */
 	static const struct ports ports = {.n = 1}; /* the loop looks at no descriptor */
 	struct serving *s = &serving;
 	struct service_setup setup = {

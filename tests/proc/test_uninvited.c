@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -618,6 +619,51 @@ failures_of_an_address_are_bounded(void **state)
 	raw_close(&raw);
 }
 
+/* ---- Crowds ---- */
+
+/* As many as the limit of descriptors allows; returns how many to try. */
+static unsigned
+most_connections(void)
+{
+	struct rlimit limit;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_cur > 10200 ? 10000 : (unsigned)limit.rlim_cur - 200;
+}
+
+/* Connections that say nothing, a byte, or garbage: who is invited comes in all the same. */
+static void
+half_open_connections_shut_nobody_out(void **state)
+{
+	static struct raw raw, one;
+	int *crowd;
+	static const char *const words[] = {"", "R", "garbage that is no message"};
+	unsigned n = most_connections();
+	(void)state;
+	crowd = calloc(n, sizeof(*crowd));
+	assert_non_null(crowd);
+	log_in(&raw, "app", APP);
+	uint64_t n_joined = raw_stat(&raw, "sessions_joined");
+	for (unsigned i = 0; i < n; i++) {
+		const char *word = words[i % 3];
+		raw_open(&one, server);
+		raw_send(&one, word, strlen(word));
+		crowd[i] = one.fd;
+		if (i % 2500 == 2499) {
+			log_in(&one, "view", VIEW);
+			raw_close(&one);
+		}
+	}
+	put("in the crowd");
+	assert_int_equal(raw_stat(&raw, "sessions_joined"), n_joined + 1);
+	for (unsigned i = 0; i < n; i++)
+		close(crowd[i]);
+	free(crowd);
+	raw_close(&raw);
+}
+
 /* ---- Starting ---- */
 
 static void
@@ -700,6 +746,7 @@ main(void)
 		cmocka_unit_test(a_tenant_that_is_gone_or_changed_is_cut_off),
 		cmocka_unit_test(a_client_takes_up_a_changed_secret),
 		cmocka_unit_test(failures_of_an_address_are_bounded),
+		cmocka_unit_test(half_open_connections_shut_nobody_out),
 		cmocka_unit_test(beyond_loopback_only_with_tenants_or_on_purpose),
 		cmocka_unit_test(a_file_of_tenants_is_checked),
 	};
