@@ -101,12 +101,6 @@ void verbs_server_dispatch(struct verbs_server *server);
 void verbs_server_expire(struct verbs_server *server, int64_t now_ns);
 
 /*
- * From admit only: the device answers this peer's READs and nothing else, whichever R_Key it may
- * have heard of or guessed.
- */
-void verbs_peer_restrict(struct verbs_peer *peer);
-
-/*
  * When this returns nothing late of the peer can land, [DEAD]: its queue pair is destroyed. Not for
  * a peer that is just being admitted; one that is being reported lost is destroyed anyhow.
  */

@@ -46,7 +46,6 @@ struct verbs_peer {
 	int64_t since_ns;
 	bool is_half_open; /* accepted, and its connection is not complete yet */
 	bool is_owned;     /* its owner knows of it */
-	bool is_read_only; /* by verbs_peer_restrict */
 	bool is_reported;  /* its owner is being told that it is lost */
 	LIST_ENTRY(verbs_peer) entry;
 };
@@ -122,12 +121,6 @@ verbs_peer_destroy(struct verbs_peer *peer)
 	peer_free(peer);
 }
 
-void
-verbs_peer_restrict(struct verbs_peer *peer)
-{
-	peer->is_read_only = true;
-}
-
 /* ---- Requests ---- */
 
 static bool
@@ -173,15 +166,7 @@ peer_create_qp(struct verbs_peer *peer)
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC,
 	};
-	if (rdma_create_qp(peer->id, peer->server->device->pd, &attr))
-		return -1;
-	if (!peer->is_read_only)
-		return 0;
-	/* The queue pair is in INIT, and what librdmacm does next leaves this as it is. */
-	struct ibv_qp_attr restricted = {.qp_access_flags = IBV_ACCESS_REMOTE_READ};
-	int error = ibv_modify_qp(peer->id->qp, &restricted, IBV_QP_ACCESS_FLAGS);
-	errno = error;
-	return error ? -1 : 0;
+	return rdma_create_qp(peer->id, peer->server->device->pd, &attr);
 }
 
 static int

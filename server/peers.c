@@ -82,15 +82,6 @@ place_for(struct peers *peers, const struct wire_cm_request *request, enum wire_
 	return &client->look;
 }
 
-static void
-restrict_to_reads(struct peers *peers, struct peer *peer)
-{
-	if (peers->verbs)
-		verbs_peer_restrict((struct verbs_peer *)peer);
-	else
-		tcp_peer_restrict((struct tcp_peer *)peer);
-}
-
 static int
 admit(struct peers *peers, const struct wire_cm_request *request, struct peer *peer,
       char reason[REASON_MAX])
@@ -98,13 +89,17 @@ admit(struct peers *peers, const struct wire_cm_request *request, struct peer *p
 	const char *why;
 	enum wire_access access = WIRE_ACCESS_READ;
 	struct peer **place = place_for(peers, request, &access, &why);
+	if (place && access == WIRE_ACCESS_READ && peers->verbs) {
+		why = "no read-only connections over RDMA yet: use --fabric soft on the server";
+		place = NULL;
+	}
 	if (!place) {
 		snprintf(reason, REASON_MAX, "%s", why);
 		peers->n_refused++;
 		return ERR_PERM;
 	}
 	if (access == WIRE_ACCESS_READ)
-		restrict_to_reads(peers, peer);
+		tcp_peer_restrict((struct tcp_peer *)peer);
 	*place = peer;
 	peers->n++;
 	peers->n_admitted++;
