@@ -9,9 +9,9 @@ unset RKV_SERVER
 PATH=$PATH:/usr/sbin:/sbin
 NEAR=rkv-near-$$ FAR=rkv-far-$$
 
+# tests/vm/test_networks runs this where networks can always be made.
 unable()
 {
-	[ "${CI-}" != true ] || { not_ok 'two networks' "$1"; finish; }
 	skip_all "$1"
 }
 
