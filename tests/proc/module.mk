@@ -40,7 +40,6 @@ test_restart_EXTRA := $(load_EXTRA)
 test_churn_EXTRA := $(load_EXTRA)
 test_scrub_EXTRA := $(load_EXTRA)
 proc_TESTS += tests/proc/test_evict
-san_TESTS += tests/proc/test_evict
 test_evict_EXTRA := $(load_EXTRA) bench/generator.c
 proc_TESTS += tests/proc/test_instructions
 tests_PROGRAMS += tests/proc/warm_get
