@@ -354,6 +354,8 @@ make_ready(struct links *links, struct rkv_session *session, struct link *link)
 	link->fab = client->fab;
 	link->layout = links->server->layout;
 	link->is_read_only = links->server->is_read_only;
+	if (link->is_read_only)
+		link->layout.has_hints = 0; /* a hint is a WRITE, which is refused */
 	link->epoch = links->server->epoch;
 	session->port.next_link = *link;
 	slow_down(links, &session->port);

@@ -453,6 +453,28 @@ a_reader_reads_and_its_mutations_fail_at_once(void **state)
 	rkv_close(client);
 }
 
+/* Nor does it write the hints by which a pool with --evict tells what is used. */
+static void
+a_reader_reads_where_values_are_evicted(void **state)
+{
+	struct server *without = server;
+	struct rkv_session *session;
+	struct rkv_stats_values stats;
+	(void)state;
+	server = server_start("--pool-size", "8M", "--chunk-size", "64K", "--evict", "yes",
+			      "--tenants", path_of("tenants"), NULL);
+	put("value");
+	struct rkv_client *client = open_as("view", NULL, NULL);
+	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
+	holds_value(session, "value");
+	holds_value(session, "value");
+	assert_int_equal(rkv_stats(session, &stats), RKV_OK);
+	assert_int_equal(stats.op[RKV_OP_GET].n_requests, 3 + 2); /* cold, warm: READs alone */
+	rkv_close(client);
+	assert_int_equal(server_stop(server), 0);
+	server = without;
+}
+
 /* What becomes of one operation on a session's connection, behind the library's back. */
 static int
 status_of(struct rkv_session *session, enum fab_kind kind, uint64_t *word)
@@ -807,6 +829,7 @@ main(void)
 		cmocka_unit_test(a_token_is_of_one_connection_and_works_once),
 		cmocka_unit_test(the_kernel_lets_a_reader_write_nothing),
 		cmocka_unit_test(a_reader_reads_and_its_mutations_fail_at_once),
+		cmocka_unit_test(a_reader_reads_where_values_are_evicted),
 		cmocka_unit_test(a_reader_that_writes_all_the_same_is_refused),
 		cmocka_unit_test(a_reader_that_does_not_move_on_holds_g_back),
 		cmocka_unit_test(only_an_admin_takes_snapshots),
