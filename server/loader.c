@@ -276,7 +276,11 @@ struct loader_needs
 loader_needs(const struct loader *loader)
 {
 	const struct layout *old = &loader->layout;
-	struct layout l = {.n_groups = old->n_groups, .chunk_size = old->chunk_size};
+	struct layout l = {
+		.n_groups = old->n_groups,
+		.chunk_size = old->chunk_size,
+		.has_hints = old->has_hints,
+	};
 	while (l.chunk_size < loader->block_max)
 		l.chunk_size *= 2;
 	for (uint32_t i = 0; i < LAYOUT_CLASSES_MAX; i++) {

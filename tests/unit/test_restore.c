@@ -18,7 +18,7 @@
 #define ID UINT64_C(0x1122334455667788)
 #define N_MUTANTS 1000u
 #define NEVER 0
-#define FILE_MAX ((size_t)24 << 20)
+#define FILE_MAX ((size_t)40 << 20)
 
 /* ---- Files ---- */
 
@@ -115,12 +115,13 @@ static struct region {
 	struct restored restored;
 } region;
 
+/* With access hints if region.layout.has_hints is set. */
 static void
 region_make(uint64_t len, uint64_t index_slots, uint64_t chunk_size)
 {
 	free(region.base);
 	region.base = NULL;
-	assert_true(layout_plan(&region.layout, len, index_slots, chunk_size));
+	assert_true(layout_plan_with(&region.layout, len, index_slots, chunk_size));
 	region.layout.hash_seed = UINT64_C(0x6789);
 	region.layout.formatted_s = (uint64_t)time(NULL);
 	region.base = calloc(1, len);
@@ -503,6 +504,20 @@ too_small_chunks_are_refused_with_the_sizes_that_would_do(void **state)
 	expect(&record);
 }
 
+/* Hints take a 32nd of the memory: of so much, more than the sizes are rounded up by. */
+static void
+with_eviction_the_sizes_have_room_for_its_hints(void **state)
+{
+	(void)state;
+	image_of_samples(38000);
+	assert_true(image.len > 32 * MIB);
+	region.layout.has_hints = 1;
+	region_make(4 * MIB, 0, 0);
+	refused_until_it_is_large_enough(ERR_NO_SPACE);
+	assert_true(region.layout.hint_off != 0);
+	region.layout.has_hints = 0;
+}
+
 static void
 an_index_of_the_former_size_holds_what_it_held(void **state)
 {
@@ -671,6 +686,7 @@ main(void)
 		cmocka_unit_test(too_small_a_pool_is_refused_with_the_sizes_that_would_do),
 		cmocka_unit_test(too_small_an_index_is_refused_with_the_sizes_that_would_do),
 		cmocka_unit_test(too_small_chunks_are_refused_with_the_sizes_that_would_do),
+		cmocka_unit_test(with_eviction_the_sizes_have_room_for_its_hints),
 		cmocka_unit_test(an_index_of_the_former_size_holds_what_it_held),
 		cmocka_unit_test(damaged_files_are_refused),
 		cmocka_unit_test(each_bit_of_a_small_file_counts),
