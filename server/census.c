@@ -100,7 +100,8 @@ look_at_bucket(struct census *census, uint64_t bucket_off)
 	for (unsigned i = 1; i <= LAYOUT_BUCKET_SLOTS; i++) {
 		uint64_t word = region_word(census->region, bucket_off + i * 8);
 		census->counting_used += !slot_is_empty(word);
-		if (slot_read_code(word) && slot_state(word) == SLOT_COMMITTED)
+		if (slot_state(word) == SLOT_COMMITTED &&
+		    layout_block_in_range(&census->region->layout, word)) /* [RANGE] */
 			census->live_counting[layout_class_of(
 				slot_size_granules(slot_read_code(word)))]++;
 	}

@@ -22,5 +22,5 @@ unit_TESTS += tests/unit/test_arena tests/unit/test_pool tests/unit/test_unlink 
 san_TESTS += tests/unit/test_fsck
 unit_TESTS += tests/unit/test_restore
 san_TESTS += tests/unit/test_restore
-unit_TESTS += tests/unit/test_evict_choice
-san_TESTS += tests/unit/test_evict_choice
+unit_TESTS += tests/unit/test_evict_choice tests/unit/test_census
+san_TESTS += tests/unit/test_evict_choice tests/unit/test_census
