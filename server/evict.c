@@ -66,17 +66,28 @@ next_random(struct evict *e)
 
 /* ---- Looking at slots ---- */
 
-/* Whose chunk is the block of this word in? */
+static uint64_t
+desc_of(const struct evict *e, uint64_t chunk)
+{
+	return reach_word(reach_at(e->reach, layout_desc_off(e->reach->layout, chunk), 8));
+}
+
+/* Whose chunk is it that has this descriptor? NO_GROUP: nobody's. */
+static uint32_t
+group_of_desc(const struct evict *e, uint64_t desc)
+{
+	if (chunk_state(desc) != CHUNK_OWNED || chunk_owner(desc) > LIMIT_SESSIONS ||
+	    chunk_class(desc) > layout_max_class(e->reach->layout))
+		return NO_GROUP;
+	return chunk_owner(desc) * CLASSES + chunk_class(desc);
+}
+
+/* And the block of this word: in whose chunk is it? */
 static uint32_t
 group_of(const struct evict *e, uint64_t word)
 {
-	const struct layout *l = e->reach->layout;
-	uint64_t desc_off = layout_desc_off(l, layout_chunk_of(l, slot_block_off(word)));
-	uint64_t desc = reach_word(reach_at(e->reach, desc_off, 8));
-	if (chunk_state(desc) != CHUNK_OWNED || chunk_owner(desc) > LIMIT_SESSIONS ||
-	    chunk_class(desc) >= CLASSES)
-		return NO_GROUP;
-	return chunk_owner(desc) * CLASSES + chunk_class(desc);
+	return group_of_desc(e,
+			     desc_of(e, layout_chunk_of(e->reach->layout, slot_block_off(word))));
 }
 
 static const void *
@@ -180,6 +191,15 @@ sample(struct evict *e, int64_t now_s)
 	}
 }
 
+/* As unlink_word. Behind one failure nothing else is tried in the slice: each takes its time. */
+static int
+take_out(struct evict *e, uint64_t slot_off, uint64_t word)
+{
+	int rc = e->has_failed ? ERR_CONN : unlink_word(e->reach, slot_off, word);
+	e->has_failed |= rc < 0;
+	return rc;
+}
+
 static void
 count_evicted(struct evict *e, const struct evict_candidate *c)
 {
@@ -206,7 +226,7 @@ evict_one(struct evict *e)
 		const struct evict_candidate c = e->candidate[--e->n_candidates];
 		if (!is_wanted(e, c.group))
 			continue;
-		int rc = unlink_word(e->reach, c.slot_off, c.word);
+		int rc = take_out(e, c.slot_off, c.word);
 		if (rc == UNLINK_LOST)
 			continue;
 		if (rc == 0)
@@ -218,38 +238,26 @@ evict_one(struct evict *e)
 
 /* ---- Passes: what is lacking, and where ---- */
 
-/* NULL: it is nobody's. Counts those that are free. */
-static struct evict_group *
-group_of_chunk(struct evict *e, uint64_t chunk, uint32_t *ret_class)
-{
-	const struct layout *l = e->reach->layout;
-	uint64_t desc = reach_word(reach_at(e->reach, layout_desc_off(l, chunk), 8));
-	*ret_class = chunk_class(desc);
-	e->n_free_chunks += chunk_state(desc) == CHUNK_FREE;
-	if (chunk_state(desc) != CHUNK_OWNED || chunk_owner(desc) > LIMIT_SESSIONS ||
-	    chunk_class(desc) > layout_max_class(l))
-		return NULL;
-	return &e->groups[chunk_owner(desc) * CLASSES + chunk_class(desc)];
-}
-
 /* Finds the groups that there are now; those that are no more lack nothing. */
 static void
 begin_pass(struct evict *e)
 {
 	const struct layout *l = e->reach->layout;
-	uint32_t *old = e->active, n_old = e->n_active, class_id;
+	uint32_t *old = e->active, n_old = e->n_active;
 	e->active = e->formerly_active;
 	e->formerly_active = old;
 	e->n_active = 0;
 	e->n_free_chunks = 0;
 	e->n_values = 0;
 	for (uint64_t i = 0; i < l->n_chunks; i++) {
-		struct evict_group *g = group_of_chunk(e, i, &class_id);
-		if (!g)
+		uint64_t desc = desc_of(e, i);
+		uint32_t group = group_of_desc(e, desc);
+		e->n_free_chunks += chunk_state(desc) == CHUNK_FREE;
+		if (group == NO_GROUP)
 			continue;
-		if (g->n_blocks == 0)
-			e->active[e->n_active++] = (uint32_t)(g - e->groups);
-		g->n_blocks += layout_blocks_per_chunk(l, class_id);
+		if (e->groups[group].n_blocks == 0)
+			e->active[e->n_active++] = group;
+		e->groups[group].n_blocks += layout_blocks_per_chunk(l, chunk_class(desc));
 	}
 	for (uint32_t i = 0; i < n_old; i++) {
 		struct evict_group *g = &e->groups[old[i]];
@@ -369,7 +377,7 @@ count_values(struct evict *e, uint64_t bucket_group)
 			&e->chunks[layout_chunk_of(e->reach->layout, slot_block_off(words[i]))];
 		c->n_live++;
 		c->ages += age;
-		if (c->is_condemned && unlink_word(e->reach, slot_offs[i], words[i]) == 0)
+		if (c->is_condemned && take_out(e, slot_offs[i], words[i]) == 0)
 			e->n_evicted++;
 		if (age > AGE_MAX)
 			e->reach->calls->hint(e->reach->arg, slot_block_off(words[i]),
@@ -414,6 +422,7 @@ evict_tick(struct evict *e)
 	int64_t now_ns = clock_now_ns();
 	int64_t until_ns = now_ns + (e->is_near ? SLICE_NS : CALM_NS);
 	int64_t now_s = e->reach->calls->wall_s(e->reach->arg);
+	e->has_failed = false;
 	go_on_with_pass(e, now_ns + (until_ns - now_ns) / 2);
 	for (bool more = true; more && clock_now_ns() < until_ns;)
 		for (unsigned i = 0; more && i < LOOKS_PER_CLOCK; i++) {
@@ -423,6 +432,8 @@ evict_tick(struct evict *e)
 			for (unsigned k = 0; more && k < EVICT_SHARE; k++)
 				more = evict_one(e);
 		}
+	if (e->has_failed)
+		return LIMIT_STAMP_MS;
 	if (e->n_lacking || e->n_crowding)
 		return BUSY_MS;
 	return e->is_near ? NEAR_MS : LIMIT_STAMP_MS;

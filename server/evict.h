@@ -65,6 +65,7 @@ struct evict {
 	uint64_t n_free_chunks;     /* when it began */
 	bool is_quick;              /* it counts values only */
 	bool is_near;               /* the pool is short, or not far from it */
+	bool has_failed;            /* a CAS of the present slice */
 	uint64_t n_lacking;         /* blocks to be freed: sum over the groups */
 	uint64_t n_crowding;        /* values that make the index too full */
 	uint64_t random;

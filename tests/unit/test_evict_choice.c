@@ -26,6 +26,7 @@ struct fixture {
 	uint64_t ages_gone;  /* of them, in stamps */
 	unsigned n_foreign;  /* of other chunks */
 	bool is_unreachable; /* each CAS fails */
+	unsigned n_failed;
 };
 
 static const void *
@@ -52,8 +53,10 @@ static int
 cas(void *arg, uint64_t off, uint64_t expect, uint64_t swap, uint64_t *ret_found)
 {
 	struct fixture *f = arg;
-	if (f->is_unreachable)
+	if (f->is_unreachable) {
+		f->n_failed++;
 		return -1;
+	}
 	*ret_found = *word_at(f, off);
 	assert_int_equal(*ret_found, expect); /* nothing is tried twice */
 	*word_at(f, off) = swap;
@@ -216,14 +219,22 @@ a_cold_chunk_is_emptied(void **state)
 	assert_int_equal(f->n_foreign, f->n_blocks);
 }
 
+/* Each failure may take a second: there is one in a slice, and the next slice is not at once. */
 static void
 a_region_out_of_reach_is_tried_again(void **state)
 {
 	struct fixture *f = *state;
 	fill(f, 0);
+	f->evict.age = 0; /* chunks are condemned, too */
 	f->is_unreachable = true;
-	for (unsigned i = 0; i < 100; i++)
-		evict_tick(&f->evict);
+	for (unsigned i = 0; i < 100; i++) {
+		unsigned n = f->n_failed;
+		unsigned pause_ms = evict_tick(&f->evict);
+		assert_in_range(f->n_failed - n, 0, 1);
+		assert_true(f->n_failed == n || pause_ms == LIMIT_STAMP_MS);
+	}
+	assert_in_range(f->n_failed, 10, 100);
+	assert_true(f->evict.n_condemned > 0);
 	assert_int_equal(f->evict.n_evicted, 0);
 	f->is_unreachable = false;
 	run(f, f->evict.n_passes + 3);
