@@ -111,10 +111,8 @@ static void
 recover_index(struct recovery *r)
 {
 	const struct layout *l = r->layout;
-	uint64_t n_buckets = l->n_groups * (LAYOUT_GROUP_LEN / LAYOUT_BUCKET_LEN);
-	for (uint64_t i = 0; i < n_buckets * LAYOUT_BUCKET_SLOTS; i++) {
-		uint64_t off = l->index_off + i / LAYOUT_BUCKET_SLOTS * LAYOUT_BUCKET_LEN +
-			       8 * (1 + i % LAYOUT_BUCKET_SLOTS);
+	for (uint64_t i = 0; i < l->n_groups * LAYOUT_GROUP_SLOTS; i++) {
+		uint64_t off = layout_slot_off(l, i);
 		uint64_t *word = word_at(r, off);
 		if (slot_is_empty(*word))
 			continue;
