@@ -302,14 +302,6 @@ create_in_file(struct region *region, const struct options *options)
 		log_line(region->log, LOG_ERROR, "%s", reason);
 		return rc;
 	}
-	if (kind == WARM_FORMER && options->restore[0]) {
-		log_line(
-			region->log, LOG_ERROR,
-			"%s holds a pool already, which --restore would overwrite: leave --restore "
-			"out, or start once with --pool-format",
-			region->file->path);
-		return ERR_INVALID;
-	}
 	if (kind == WARM_UNFINISHED)
 		log_line(region->log, LOG_WARN, "%s was left half formatted: formatting it again",
 			 region->file->path);

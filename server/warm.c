@@ -125,6 +125,13 @@ warm_judge(const struct pool_file *file, const struct options *options, enum war
 			 file->path);
 		return ERR_INVALID;
 	}
+	if (options->restore[0]) {
+		snprintf(ret_reason, POOL_FILE_REASON_MAX,
+			 "%.250s holds a pool already, which --restore would overwrite: leave "
+			 "--restore out, or " FORMAT_REMEDY,
+			 file->path);
+		return ERR_INVALID;
+	}
 	*ret_kind = WARM_FORMER;
 	return judge_superblock(file, &sb, &options->layout, ret_reason);
 }

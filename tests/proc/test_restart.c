@@ -448,11 +448,13 @@ file_size(void)
 	return stat(pool_path, &st) == 0 ? st.st_size : -1;
 }
 
+/* option: one more, or NULL */
 static void
-assert_refused(const char *size, const char *part)
+assert_refused_with(const char *size, const char *option, const char *value, const char *part)
 {
-	const char *args[] = {"--listen", "127.0.0.1:0", "--pool-size", size, "--fabric",
-			      "soft",     "--pool-file", pool_path,     NULL};
+	const char *args[] = {"--listen", "127.0.0.1:0", "--pool-size", size,
+			      "--fabric", "soft",        "--pool-file", pool_path,
+			      option,     value,         NULL};
 	off_t before = file_size();
 	struct proc *proc = proc_run("kv-server", args, NULL);
 	const char *said = proc_text(proc, PROC_ERR, NULL);
@@ -460,6 +462,12 @@ assert_refused(const char *size, const char *part)
 		fail_msg("exit code %d and not a word of '%s': %s", proc->exit_code, part, said);
 	proc_free(proc);
 	assert_int_equal(file_size(), before);
+}
+
+static void
+assert_refused(const char *size, const char *part)
+{
+	assert_refused_with(size, NULL, NULL, part);
 }
 
 static void
@@ -510,6 +518,8 @@ test_files(void **state)
 	off_t size = file_size();
 	assert_holds("value");
 	assert_refused("32M", "--pool-size 16777216");
+	assert_refused_with(POOL, "--restore", "/no/such/snapshot", "holds a pool already");
+	assert_holds("value");
 	write_at(8, &version, sizeof(version));
 	assert_refused(POOL, "layout version");
 	write_at(8, &good_version, sizeof(good_version));
@@ -548,6 +558,22 @@ test_files(void **state)
 	unlink(pool_path);
 	assert_int_equal(symlink("/proc/self/no-such-folder/pool", pool_path), 0);
 	assert_refused(POOL, "cannot be opened");
+}
+
+/* ---- What former sessions had ---- */
+
+/* It is looked at ahead of all else, though no session of this life has died. */
+static void
+test_hurry(void **state)
+{
+	struct rkv_client *client;
+	(void)state;
+	put_and_kill("value");
+	start_server();
+	assert_int_equal(rkv_open(port_text, NULL, &client), RKV_OK);
+	assert_true(load_await_counter(client, "scrub_hurried", 1, UINT64_MAX, PROC_WAIT_MS));
+	assert_int_equal(load_counter(client, "sessions_died"), 0);
+	rkv_close(client);
 }
 
 /* ---- After a crash of the machine ---- */
@@ -671,6 +697,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_stopped_client, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_holding_clients, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hurry, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_machine_crash, setup, teardown),
 	};
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
