@@ -53,11 +53,15 @@ peers_expect(struct peers *peers, struct session *session)
 
 /* ---- Admitting ---- */
 
-/* Where the connection's peer belongs, or NULL, with a reason. */
+/*
+ * Where the connection's peer belongs, or NULL, with a reason. A look only reads, whoever looks. A
+ * queue pair has all rights as soon as librdmacm has connected it: so over verbs no reader comes in.
+ */
 static struct peer **
-place_for(struct peers *peers, const struct wire_cm_request *request, enum wire_access *ret_access,
+place_for(struct peers *peers, const struct wire_cm_request *request, bool *ret_only_reads,
 	  const char **ret_reason)
 {
+	bool is_look = !request->session_slot && !request->serial;
 	if (!peers->clients) {
 		*ret_reason = "the server is not ready yet";
 		return NULL;
@@ -67,8 +71,14 @@ place_for(struct peers *peers, const struct wire_cm_request *request, enum wire_
 		*ret_reason = "no control connection has this token";
 		return NULL;
 	}
-	*ret_access = client->access;
-	if (request->session_slot || request->serial) {
+	bool is_reader = client->access == WIRE_ACCESS_READ;
+	if (is_reader && peers->verbs) {
+		*ret_reason = "no read-only connections over RDMA yet: use --fabric soft on the "
+			      "server";
+		return NULL;
+	}
+	*ret_only_reads = is_reader || is_look;
+	if (!is_look) {
 		struct session *session =
 			sessions_admit(peers->sessions, &client->owner, request->session_slot,
 				       request->serial, ret_reason);
@@ -87,18 +97,14 @@ admit(struct peers *peers, const struct wire_cm_request *request, struct peer *p
       char reason[REASON_MAX])
 {
 	const char *why;
-	enum wire_access access = WIRE_ACCESS_READ;
-	struct peer **place = place_for(peers, request, &access, &why);
-	if (place && access == WIRE_ACCESS_READ && peers->verbs) {
-		why = "no read-only connections over RDMA yet: use --fabric soft on the server";
-		place = NULL;
-	}
+	bool only_reads;
+	struct peer **place = place_for(peers, request, &only_reads, &why);
 	if (!place) {
 		snprintf(reason, REASON_MAX, "%s", why);
 		peers->n_refused++;
 		return ERR_PERM;
 	}
-	if (access == WIRE_ACCESS_READ)
+	if (only_reads && peers->tcp)
 		tcp_peer_restrict((struct tcp_peer *)peer);
 	*place = peer;
 	peers->n++;

@@ -21,6 +21,7 @@
 
 #include "client/include/rkv.h"
 #include "common/err.h"
+#include "server/client.h"
 #include "server/service.h"
 #include "tests/fabric/fake_verbs.h"
 #include "tests/proc/raw.h"
@@ -293,6 +294,32 @@ a_token_admits_one_look(void **state)
 	raw_close(&gone);
 	assert_true(raw_stat_becomes(&admin, "clients", 2));
 	turned_away(&gone, NULL, "token");
+	raw_close(&raw);
+}
+
+static void
+make_all_readers(struct host *h)
+{
+	struct client *client;
+	LIST_FOREACH(client, &h->service->clients, entry)
+	{
+		client->access = WIRE_ACCESS_READ;
+	}
+}
+
+/* A queue pair that may only read there is none: neither a look nor a session. */
+static void
+who_may_only_read_is_turned_away(void **state)
+{
+	static struct raw raw;
+	(void)state;
+	raw_connect(&raw, &host.address, WIRE_ROLE_CLIENT);
+	struct raw_session session = raw_join(&raw, 0);
+	host_call(&host, make_all_readers);
+	turned_away(&raw, NULL, "no read-only connections over RDMA");
+	turned_away(&raw, &session, "no read-only connections over RDMA");
+	assert_int_equal(raw_stat(&admin, "peers"), 0);
+	assert_int_equal(raw_stat(&admin, "peers_refused"), 2);
 	raw_close(&raw);
 }
 
@@ -756,6 +783,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_hello_offers_verbs_alone),
 		TEST(a_token_admits_one_look),
+		TEST(who_may_only_read_is_turned_away),
 		TEST(a_session_is_connected_once_a_link),
 		TEST(a_closed_control_connection_ends_everything),
 		TEST(a_session_that_stalls_is_cut_off),

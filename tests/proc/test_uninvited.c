@@ -27,7 +27,7 @@
 #include "common/auth.h"
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/fabric_shm.h"
+#include "common/fabric_tcp.h"
 #include "common/net.h"
 #include "server/guard.h"
 #include "tests/proc/raw.h"
@@ -475,13 +475,11 @@ a_reader_reads_where_values_are_evicted(void **state)
 	server = without;
 }
 
-/* What becomes of one operation on a session's connection, behind the library's back. */
+/* What becomes of one operation on a connection, behind the library's back. */
 static int
-status_of(struct rkv_session *session, enum fab_kind kind, uint64_t *word)
+status_of(struct fab *fab, struct fab_endpoint *ep, enum fab_kind kind, uint64_t *word)
 {
 	struct fab_done done;
-	struct fab_endpoint *ep = session->link.ep;
-	struct fab *fab = session->link.fab;
 	int64_t deadline_ns = fab_now(fab) + PROC_WAIT_MS * CLOCK_NS_PER_MS;
 	struct fab_op op = {.kind = kind,
 			    .roff = LAYOUT_SCRATCH_OFF,
@@ -506,7 +504,7 @@ status_as(const char *tenant, enum fab_kind kind, uint64_t *word)
 	struct rkv_client *client = open_as(tenant, NULL, NULL);
 	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
 	holds_value(session, "value");
-	int status = status_of(session, kind, word);
+	int status = status_of(session->link.fab, session->link.ep, kind, word);
 	rkv_close(client);
 	return status;
 }
@@ -535,6 +533,39 @@ a_reader_that_writes_all_the_same_is_refused(void **state)
 	assert_int_equal(status_as("app", FAB_WRITE, word), 0); /* which may */
 	assert_int_equal(status_as("view", FAB_READ, word), 0);
 	assert_int_equal(*word, before + 1);
+	munmap(word, 4096);
+}
+
+/* Also who may write writes nothing over the connection for a look at the superblock. */
+static void
+a_look_only_reads(void **state)
+{
+	static struct raw raw;
+	static const struct log silent;
+	struct fab *fab;
+	struct fab_region *region;
+	struct fab_endpoint *ep;
+	struct fab_offer offer = {0};
+	uint64_t *word =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	(void)state;
+	if (server->socket[0])
+		skip();
+	assert_ptr_not_equal(word, MAP_FAILED);
+	log_in(&raw, "app", APP);
+	offer.len = raw.welcome.region[0].len;
+	memcpy(offer.token, raw.welcome.token, sizeof(offer.token));
+	snprintf(offer.tcp_address, sizeof(offer.tcp_address), "%s", server->address);
+	int64_t deadline_ns = proc_deadline(PROC_WAIT_MS);
+	assert_int_equal(tcp_open_fabric(&silent, &fab), 0);
+	assert_int_equal(fab_region_open(fab, &offer, deadline_ns, &region), 0);
+	assert_int_equal(fab_connect(region, NULL, 1, deadline_ns, &ep), 0);
+	assert_int_equal(status_of(fab, ep, FAB_READ, word), 0);
+	assert_in_range(-status_of(fab, ep, FAB_WRITE, word), 1, 100);
+	fab_disconnect(ep);
+	fab_region_close(region);
+	fab_close(fab);
+	raw_close(&raw);
 	munmap(word, 4096);
 }
 
@@ -831,6 +862,7 @@ main(void)
 		cmocka_unit_test(a_reader_reads_and_its_mutations_fail_at_once),
 		cmocka_unit_test(a_reader_reads_where_values_are_evicted),
 		cmocka_unit_test(a_reader_that_writes_all_the_same_is_refused),
+		cmocka_unit_test(a_look_only_reads),
 		cmocka_unit_test(a_reader_that_does_not_move_on_holds_g_back),
 		cmocka_unit_test(only_an_admin_takes_snapshots),
 		cmocka_unit_test(nobody_ends_the_session_of_another_tenant),
