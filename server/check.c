@@ -22,6 +22,7 @@
 #include "common/err.h"
 #include "common/loop.h"
 #include "common/memory.h"
+#include "server/guard.h"
 #include "server/handout.h"
 #include "server/ports.h"
 #include "server/region.h"
@@ -298,31 +299,55 @@ check_files(struct check *check)
 		    (unsigned long long)limit.rlim_max);
 }
 
+/* lets_in: who reaches it may get at what is stored. */
 static void
-check_listen(struct check *check, const char *name, const struct net_address *addresses, unsigned n)
+check_listen(struct check *check, const char *name, const struct net_address *addresses, unsigned n,
+	     bool lets_in)
 {
 	char reason[NET_REASON_MAX], text[PORTS_MAX * NET_TEXT_MAX];
 	struct ports ports;
-	if (ports_open(&ports, addresses, n, reason)) {
-		say(check, FAIL, name, "%s", reason);
-		return;
-	}
+	int rc = ports_open(&ports, addresses, n, reason);
+	for (unsigned i = 0; rc == 0 && lets_in && i < ports.n; i++)
+		rc = options_check_exposure(check->options, &ports.port[i].bound, reason);
 	ports_format(&ports, text, sizeof(text));
-	say(check, OK, name, "%s %s free", text, ports.n > 1 ? "are" : "is");
+	if (rc)
+		say(check, FAIL, name, "%s", reason);
+	else
+		say(check, OK, name, "%s %s free", text, ports.n > 1 ? "are" : "is");
 	ports_close(&ports);
 }
 
 static void
 check_port(struct check *check)
 {
-	check_listen(check, "port", check->options->listen, check->options->n_listen);
+	check_listen(check, "port", check->options->listen, check->options->n_listen, true);
 }
 
 static void
 check_metrics_port(struct check *check)
 {
 	if (check->options->metrics_listen.host[0])
-		check_listen(check, "metrics port", &check->options->metrics_listen, 1);
+		check_listen(check, "metrics port", &check->options->metrics_listen, 1, false);
+}
+
+static void
+check_guard(struct check *check)
+{
+	static const char name[] = "tenants and TLS";
+	static const struct log silent;
+	char reason[NET_REASON_MAX];
+	struct guard guard;
+	const struct guard_files files = options_guard_files(check->options);
+	if (guard_init(&guard, &files, &silent, reason)) {
+		say(check, FAIL, name, "%s", reason);
+		return;
+	}
+	const char *tls = guard.tls ? "by TLS" : "without TLS";
+	if (guard.tenants)
+		say(check, OK, name, "%zu tenants may come in, %s", guard.tenants->n, tls);
+	else
+		say(check, OK, name, "whoever comes may do everything, %s", tls);
+	guard_destroy(&guard);
 }
 
 static void
@@ -396,10 +421,10 @@ unsigned
 check_run(const struct options *options, FILE *out)
 {
 	static void (*const checks[])(struct check * check) = {
-		check_io_uring,  check_boot_id, check_memory,        check_huge_pages,
-		check_pool_file, check_files,   check_port,          check_metrics_port,
-		check_clock,     check_rdma,    check_locked_memory, check_socket,
-		check_snapshots,
+		check_io_uring,  check_boot_id,   check_memory, check_huge_pages,
+		check_pool_file, check_files,     check_port,   check_metrics_port,
+		check_guard,     check_clock,     check_rdma,   check_locked_memory,
+		check_socket,    check_snapshots,
 	};
 	struct check check = {.options = options, .out = out};
 	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)

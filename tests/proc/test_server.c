@@ -558,8 +558,9 @@ static void
 check_names_each_thing(void **state)
 {
 	static const char *const names[] = {
-		"io_uring: ",      "memory: ", "huge pages: ",  "boot id: ", "file descriptors: ",
-		"locked memory: ", "port: ",   "unix socket: ", "clock: ",   "rdma devices: "};
+		"io_uring: ",       "memory: ", "huge pages: ",  "boot id: ", "file descriptors: ",
+		"locked memory: ",  "port: ",   "unix socket: ", "clock: ",   "rdma devices: ",
+		"tenants and TLS: "};
 	const char *path = in_directory("check.sock");
 	const char *const args[] = {"--check", "--listen", "127.0.0.1:0", SMALL, "--huge-pages",
 				    "try",     "--socket", path,          NULL};

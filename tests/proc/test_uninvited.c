@@ -787,20 +787,23 @@ half_open_connections_shut_nobody_out(void **state)
 /* ---- Starting ---- */
 
 static void
-refuses_to_start(const char *part, const char *const args[])
+fails_with(const char *part, enum proc_stream stream, const char *const args[])
 {
 	struct proc *proc = proc_run("kv-server", args, NULL);
 	assert_int_not_equal(proc->exit_code, 0);
-	if (!strstr(proc_text(proc, PROC_ERR, NULL), part))
-		fail_msg("no `%s` in: %s", part, proc_text(proc, PROC_ERR, NULL));
+	if (!strstr(proc_text(proc, stream, NULL), part))
+		fail_msg("no `%s` in: %s", part, proc_text(proc, stream, NULL));
 	proc_free(proc);
 }
 
+/* Nor does --check promise that it would. */
 static void
 no_start(const char *part, const char *listen, const char *more, const char *value)
 {
-	refuses_to_start(part, (const char *[]){"--listen", listen, "--pool-size", "1M", "--fabric",
-						"soft", more, value, NULL});
+	const char *const args[] = {"--check",  "--listen", listen, "--pool-size", "1M",
+				    "--fabric", "soft",     more,   value,         NULL};
+	fails_with(part, PROC_ERR, args + 1);
+	fails_with(part, PROC_OUT, args);
 }
 
 static void
