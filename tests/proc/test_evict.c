@@ -296,6 +296,69 @@ test_cost(void **state)
 	server = NULL;
 }
 
+/* ---- An index that fills up faster than the server can empty it ---- */
+
+#define CROWD 50000u /* keys, in an index for a thousand */
+
+static uint64_t
+put_crowd(struct rkv_session *session)
+{
+	struct rkv_stats_values stats;
+	for (unsigned key = 0; key < CROWD; key++)
+		assert_int_equal(rkv_put(session, &key, sizeof(key), &key, sizeof(key), NULL, NULL),
+				 RKV_OK);
+	assert_int_equal(rkv_stats(session, &stats), RKV_OK);
+	return stats.op[RKV_OP_PUT].n_marks;
+}
+
+/* What fsck says while the server evicts nothing; returns how much it has evicted before. */
+static uint64_t
+fsck_at_rest(struct rkv_client *client, char *ret_text, size_t text_len)
+{
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	uint64_t before, n = UINT64_MAX;
+	do {
+		assert_true(proc_pause(deadline));
+		before = n;
+		assert_int_equal(rkv_server_fsck(client, ret_text, text_len, NULL, PROC_WAIT_MS),
+				 RKV_OK);
+		n = load_counter(client, "evictions_unused");
+	} while (n != before);
+	return n;
+}
+
+/*
+ * Then an inserter takes one of its key's neighbours out itself, and marks its block: each value is
+ * there, or was evicted by one of the two, and no block is lost.
+ */
+static void
+test_crowded(void **state)
+{
+	struct rkv_client *client;
+	struct rkv_session *session;
+	char text[8192], live[64];
+	(void)state;
+	server =
+		server_start("--pool-size", "16M", "--evict", "yes", "--index-slots", "1000", NULL);
+	assert_int_equal(rkv_open(server->address, NULL, &client), RKV_OK);
+	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
+	uint64_t n_by_client = put_crowd(session);
+	rkv_session_close(session);
+	uint64_t n_by_server = fsck_at_rest(client, text, sizeof(text));
+	print_message("%llu evicted by the server, %llu by the client\n",
+		      (unsigned long long)n_by_server, (unsigned long long)n_by_client);
+	assert_in_range(n_by_client, 1, CROWD);
+	snprintf(live, sizeof(live), "\nlive_blocks %llu\n",
+		 (unsigned long long)(CROWD - n_by_client - n_by_server));
+	if (!strstr(text, live) || !strstr(text, "\ngarbage_blocks 0\n") ||
+	    !strstr(text, "\nclean 1\n"))
+		fail_msg("not%s in: %s", live, text);
+	assert_int_equal(load_counter(client, "scrub_blocks"), 0);
+	rkv_close(client);
+	assert_int_equal(server_stop(server), 0);
+	server = NULL;
+}
+
 /* ---- A session that has filled the pool, and is idle ever since ---- */
 
 #define WORKING_SET 1500u /* values of 1,000 bytes: more than the last free chunks hold */
@@ -369,6 +432,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_cost, end_anyway),
+		cmocka_unit_test_teardown(test_crowded, end_anyway),
 		cmocka_unit_test_teardown(test_hit_rate, end_anyway),
 		cmocka_unit_test_teardown(test_idle_owner, end_anyway),
 	};
