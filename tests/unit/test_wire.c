@@ -272,6 +272,40 @@ test_snapshot(void **state)
 	golden_check_zero(bytes + 195, sizeof(m) - 195);
 }
 
+/* proto/LAYOUT.md tells the length of each message. */
+static void
+test_document(void **state)
+{
+	static const struct {
+		const char *name;
+		size_t len;
+	} messages[] = {
+		{"HELLO", sizeof(struct wire_hello)},
+		{"WELCOME", sizeof(struct wire_welcome)},
+		{"REFUSED", sizeof(struct wire_refused)},
+		{"JOIN", sizeof(struct wire_join)},
+		{"JOINED", sizeof(struct wire_joined)},
+		{"STAMP", sizeof(struct wire_stamp)},
+		{"LEAVE", sizeof(struct wire_session)},
+		{"SNAPSHOT", sizeof(struct wire_snapshot)},
+		{"SNAPSHOT_STATE", sizeof(struct wire_snapshot_state)},
+		{"CHALLENGE", sizeof(struct wire_challenge)},
+		{"PROOF", sizeof(struct wire_proof)},
+	};
+	static char text[1 << 16];
+	char row[64];
+	(void)state;
+	FILE *file = fopen("proto/LAYOUT.md", "re");
+	assert_non_null(file);
+	assert_in_range(fread(text, 1, sizeof(text), file), 1, sizeof(text) - 1);
+	fclose(file);
+	for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
+		snprintf(row, sizeof(row), " | %s | %zu | ", messages[i].name, messages[i].len);
+		if (!strstr(text, row))
+			fail_msg("proto/LAYOUT.md has no row \"%s\"", row);
+	}
+}
+
 int
 main(void)
 {
@@ -281,6 +315,7 @@ main(void)
 		cmocka_unit_test(test_welcome),   cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_join),      cmocka_unit_test(test_session),
 		cmocka_unit_test(test_keepalive), cmocka_unit_test(test_snapshot),
+		cmocka_unit_test(test_document),
 	};
 	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
 }
