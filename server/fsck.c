@@ -24,7 +24,7 @@ add_fixed_parts(struct fsck *f)
 	const struct layout *l = f->reach->layout;
 	uint64_t index_len = l->n_groups * LAYOUT_GROUP_LEN;
 	uint64_t map_len = l->n_chunks * (l->chunk_size / LIMIT_GRANULE);
-	uint64_t heap_end = layout_chunk_off(l, l->n_chunks);
+	uint64_t heap_end = layout_chunk_off(l, l->n_chunks), end = heap_end;
 	add(f, FSCK_SUPERBLOCK, 1, LAYOUT_PAGE);
 	add(f, FSCK_INDEX, l->n_groups * LAYOUT_GROUP_SLOTS, index_len);
 	add(f, FSCK_CHUNK_TABLE, l->n_chunks, l->n_chunks * 8);
@@ -33,7 +33,12 @@ add_fixed_parts(struct fsck *f)
 	add(f, FSCK_PADDING, 0, l->chunk_table_off - l->index_off - index_len);
 	add(f, FSCK_PADDING, 0, l->free_map_off - l->chunk_table_off - l->n_chunks * 8);
 	add(f, FSCK_PADDING, 0, l->heap_off - l->free_map_off - map_len);
-	add(f, FSCK_UNUSED, 0, l->region_len - heap_end);
+	if (l->has_hints) {
+		end = layout_hint_off(l, heap_end);
+		add(f, FSCK_PADDING, 0, l->hint_off - heap_end);
+		add(f, FSCK_HINTS, 0, end - l->hint_off);
+	}
+	add(f, FSCK_UNUSED, 0, l->region_len - end);
 }
 
 int
@@ -211,6 +216,7 @@ fsck_text(const struct fsck *f, char ret_text[FSCK_TEXT_MAX])
 		[FSCK_RESTING] = {"resting_bytes", "resting_blocks"},
 		[FSCK_GARBAGE] = {"garbage_bytes", "garbage_blocks"},
 		[FSCK_CORRUPT] = {"corrupt_bytes", "corrupt_blocks"},
+		[FSCK_HINTS] = {"hint_bytes", NULL},
 		[FSCK_UNUSED] = {"unused_bytes", NULL},
 	};
 	uint64_t total = 0;

@@ -36,7 +36,8 @@ enum fsck_part {
 	FSCK_RESTING, /* free, but used again behind a stamp only: its tags have come round */
 	FSCK_GARBAGE, /* valid and not marked, and no slot refers to it */
 	FSCK_CORRUPT, /* contradicts itself: a word without its block, a block with two words */
-	FSCK_UNUSED,  /* behind the last chunk */
+	FSCK_HINTS,   /* what was used when, for eviction */
+	FSCK_UNUSED,  /* behind all that */
 	N_FSCK_PARTS
 };
 

@@ -129,6 +129,21 @@ an_empty_region(void **state)
 	fsck_end(&f->fsck);
 }
 
+/* A region that evicts has hints behind its chunks. */
+static void
+a_region_with_hints(void **state)
+{
+	struct fixture *f = *state;
+	struct layout *l = &f->layout;
+	l->has_hints = 1;
+	assert_true(layout_plan_with(l, REGION_LEN, 1000, LIMIT_CHUNK_MIN));
+	look(f, UINT64_MAX);
+	assert_int_equal(f->fsck.part[FSCK_HINTS].bytes,
+			 l->n_chunks * l->chunk_size / LIMIT_GRANULE * LAYOUT_HINT_LEN);
+	assert_true(fsck_is_clean(&f->fsck));
+	fsck_end(&f->fsck);
+}
+
 /* One of each, wherever slices end. */
 static void
 each_kind_of_block(void **state)
@@ -248,6 +263,7 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(an_empty_region),
+		TEST(a_region_with_hints),
 		TEST(each_kind_of_block),
 		TEST(what_contradicts_itself),
 		TEST(a_file),
