@@ -32,7 +32,7 @@
 /*
  * The ring, the pool, signals and a file of /proc; one client's connection, its unix socket and its
  * pidfd. Each listening socket has an epoll and a spare descriptor beside it; each responder a ring
- * and an eventfd, and they share another.
+ * and an eventfd, and they share another. The directory of snapshots is kept open.
  */
 #define FILES_MIN 7u
 #define FILES_OF_LISTENER 3u
@@ -247,7 +247,9 @@ check_locked_memory(struct check *check)
 static unsigned
 files_needed(const struct options *options)
 {
-	unsigned n = FILES_MIN + (1 + options->n_listen) * FILES_OF_LISTENER;
+	unsigned n_listeners = 1 + options->n_listen + (options->metrics_listen.host[0] != '\0');
+	unsigned n =
+		FILES_MIN + n_listeners * FILES_OF_LISTENER + (options->snapshot_dir[0] != '\0');
 	if (options->fabric == OPTIONS_VERBS || options->fabric == OPTIONS_SHM)
 		return n;
 	return n + 1 + options->tcp_threads * FILES_OF_RESPONDER;

@@ -435,6 +435,31 @@ too_few_descriptors_are_named(void **state)
 	proc_free(proc);
 }
 
+/* The port of metrics and the directory of snapshots take descriptors too. */
+static void
+each_thing_that_is_asked_for_takes_descriptors(void **state)
+{
+	static const char *const more[] = {"--listen",    "127.0.0.1:0",
+					   SMALL,         "--tcp-threads",
+					   "1",           "--metrics-listen",
+					   "127.0.0.1:0", "--snapshot-dir",
+					   "/tmp",        NULL};
+	(void)state;
+	struct proc_options few = {.n_files = FILES_OF_ONE_CLIENT + 3,
+				   .before_exec = close_inherited};
+	struct proc *proc = proc_run("kv-server", more, &few);
+	assert_int_equal(proc->exit_code, 1);
+	assert_non_null(strstr(proc_text(proc, PROC_ERR, NULL), "only 19 file descriptors"));
+	proc_free(proc);
+	few.n_files++;
+	struct server *server = server_start_with(more + 2, &few);
+	struct raw raw;
+	raw_connect(&raw, server, WIRE_ROLE_CLIENT);
+	raw_map(&raw);
+	raw_close(&raw);
+	assert_int_equal(server_stop(server), 0);
+}
+
 /*
  * With room for one client or two they are served; the next one hears what the server lacks. Of
  * the two, one is at the pidfd and the other at the unix socket when nothing is left.
@@ -751,6 +776,7 @@ main(void)
 		cmocka_unit_test(an_address_of_elsewhere_is_named),
 		cmocka_unit_test(too_large_a_pool_fails_at_once),
 		cmocka_unit_test(too_few_descriptors_are_named),
+		cmocka_unit_test(each_thing_that_is_asked_for_takes_descriptors),
 		cmocka_unit_test(the_client_hears_that_the_server_has_no_descriptor),
 		cmocka_unit_test(a_missing_proc_is_named),
 		cmocka_unit_test(too_little_address_space_is_named),
