@@ -402,6 +402,25 @@ load_reap(pid_t pid, int timeout_ms)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+static int
+run_alone(void *test)
+{
+	int n_failed = _cmocka_run_group_tests("alone", test, 1, NULL, NULL);
+	fflush(NULL);
+	return n_failed;
+}
+
+int
+load_each_alone(const struct CMUnitTest *tests, size_t n, int timeout_ms)
+{
+	int n_failed = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct CMUnitTest test = tests[i];
+		n_failed += load_reap(load_fork(run_alone, &test), timeout_ms) != 0;
+	}
+	return n_failed;
+}
+
 void
 load_die(const char *file, int line, const char *condition)
 {

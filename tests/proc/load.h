@@ -82,6 +82,13 @@ pid_t load_fork(int (*run)(void *arg), void *arg);
 /* Waits; exit code, 128 + signal, or -1 if it runs on: then it is killed. */
 int load_reap(pid_t pid, int timeout_ms);
 
+/*
+ * Runs each test in such a process, for so long at most: some fork, and one that has used an RDMA
+ * device must not. Returns how many failed.
+ */
+struct CMUnitTest;
+int load_each_alone(const struct CMUnitTest *tests, size_t n, int timeout_ms);
+
 /* In such a process: ends it, telling why, unless the condition holds. */
 #define load_require(condition)                                                                    \
 	do {                                                                                       \

@@ -698,20 +698,10 @@ test_kill_clients(void **state)
 	load_unshare(arena, sizeof(*arena));
 }
 
-static int
-run_alone(void *arg)
-{
-	int n_failed = _cmocka_run_group_tests("alone", arg, 1, NULL, NULL);
-	fflush(NULL);
-	return n_failed;
-}
-
-/* Each in a process of its own: some fork, and one that has used an RDMA device must not. */
 int
 main(void)
 {
-	int n_failed = 0;
-	struct CMUnitTest tests[] = {
+	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_port_is_free_last, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kill_server, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_restart_server, setup, teardown),
@@ -720,7 +710,5 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_cut_under_load, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kill_clients, setup, teardown),
 	};
-	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		n_failed += load_reap(load_fork(run_alone, &tests[i]), 8 * PROC_WAIT_MS) != 0;
-	return n_failed;
+	return load_each_alone(tests, sizeof(tests) / sizeof(tests[0]), 8 * PROC_WAIT_MS);
 }

@@ -679,20 +679,10 @@ test_machine_crash(void **state)
 	load_unshare(shared, sizeof(*shared));
 }
 
-static int
-run_alone(void *arg)
-{
-	int n_failed = _cmocka_run_group_tests("alone", arg, 1, NULL, NULL);
-	fflush(NULL);
-	return n_failed;
-}
-
-/* Each in a process of its own: some fork, and one that has used an RDMA device must not. */
 int
 main(void)
 {
-	int n_failed = 0;
-	struct CMUnitTest tests[] = {
+	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_kill_under_load, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stopped_client, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_holding_clients, setup, teardown),
@@ -700,7 +690,5 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_hurry, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_machine_crash, setup, teardown),
 	};
-	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		n_failed += load_reap(load_fork(run_alone, &tests[i]), 8 * PROC_WAIT_MS) != 0;
-	return n_failed;
+	return load_each_alone(tests, sizeof(tests) / sizeof(tests[0]), 8 * PROC_WAIT_MS);
 }

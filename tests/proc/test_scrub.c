@@ -316,25 +316,13 @@ what_has_expired_is_swept(void **state)
 	rkv_close(client);
 }
 
-static int
-run_alone(void *arg)
-{
-	int n_failed = _cmocka_run_group_tests("alone", arg, 1, NULL, NULL);
-	fflush(NULL);
-	return n_failed;
-}
-
-/* Each in a process of its own: they fork, and one that has used an RDMA device must not. */
 int
 main(void)
 {
-	int n_failed = 0;
-	struct CMUnitTest tests[] = {
+	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(killed_clients_leave_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_stopped_client_damages_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_has_expired_is_swept, setup, teardown),
 	};
-	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		n_failed += load_reap(load_fork(run_alone, &tests[i]), 20 * PROC_WAIT_MS) != 0;
-	return n_failed;
+	return load_each_alone(tests, sizeof(tests) / sizeof(tests[0]), 20 * PROC_WAIT_MS);
 }
