@@ -55,7 +55,7 @@ peers_expect(struct peers *peers, struct session *session)
 
 /*
  * Where the connection's peer belongs, or NULL, with a reason. A look only reads, whoever looks. A
- * queue pair has all rights as soon as librdmacm has connected it: so over verbs no reader comes in.
+ * queue pair has all rights once librdmacm has connected it: so over verbs no reader comes in.
  */
 static struct peer **
 place_for(struct peers *peers, const struct wire_cm_request *request, bool *ret_only_reads,
