@@ -326,7 +326,7 @@ RKV_API int rkv_server_stats(struct rkv_client *client, char *buf, size_t buf_le
  * What each byte of the server's pool is, "name value" lines as of rkv_server_stats: kv-server's
  * manual lists them. The server looks at all that is stored, which takes about two seconds a GiB,
  * and serves others meanwhile. Blocking, until timeout_ms. Failures: CONN, TIMEOUT, INVALID, NOMEM
- * (the server has no memory for it).
+ * (the server has no memory for it), PERM (the tenant is no admin).
  */
 RKV_API int rkv_server_fsck(struct rkv_client *client, char *buf, size_t buf_len, size_t *ret_len,
 			    uint32_t timeout_ms);
@@ -357,7 +357,8 @@ struct rkv_snapshot {
  * --restore` reads; name: 1 to 127 letters, digits, '.', '_', '-', not beginning with '.' or '-'.
  * It goes on while clients do: of each key it holds a value that was current at some moment
  * meanwhile. Returns when it has begun. Outcome: AGAIN: another is being taken. Failures: PERM: the
- * server has no --snapshot-dir, or may not write there; INVALID (the name); NOMEM; CONN; TIMEOUT.
+ * server has no --snapshot-dir, or may not write there, or the tenant is no admin; INVALID (the
+ * name); NOMEM; CONN; TIMEOUT.
  * But for the last two, and INVALID for a missing argument, reason has a sentence.
  */
 RKV_API int rkv_snapshot_begin(struct rkv_client *client, const char *name,
@@ -365,7 +366,7 @@ RKV_API int rkv_snapshot_begin(struct rkv_client *client, const char *name,
 
 /*
  * How the snapshot with this number is going, or how it ended; 0: the latest. Outcome: NOT_FOUND:
- * several others were begun since. Failures: CONN, TIMEOUT, INVALID.
+ * several others were begun since. Failures: CONN, TIMEOUT, INVALID, PERM: the tenant is no admin.
  */
 RKV_API int rkv_snapshot_look(struct rkv_client *client, uint32_t number,
 			      struct rkv_snapshot *ret_snapshot);
