@@ -236,17 +236,6 @@ channel_next(struct channel *channel, const union channel_message **ret_message,
 	return 0;
 }
 
-void
-channel_text(char *ret_text, size_t text_len, const char *field, size_t field_len)
-{
-	size_t len = strnlen(field, field_len);
-	if (len >= text_len)
-		len = text_len - 1;
-	for (size_t i = 0; i < len; i++)
-		ret_text[i] = field[i] >= 0 && field[i] < ' ' ? '?' : field[i];
-	ret_text[len] = '\0';
-}
-
 int
 channel_refusal(const struct wire_refused *refused)
 {

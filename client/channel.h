@@ -84,9 +84,6 @@ channel_has_output(const struct channel *channel)
 int channel_next(struct channel *channel, const union channel_message **ret_message,
 		 char reason[NET_REASON_MAX]);
 
-/* Copies a text field of a message: NUL-terminated whatever came, printable. */
-void channel_text(char *ret_text, size_t text_len, const char *field, size_t field_len);
-
 /* A refusal's code, if it is a failure of err.h that a server may answer with; else ERR_CORRUPT. */
 int channel_refusal(const struct wire_refused *refused);
 

@@ -13,12 +13,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/channel.h"
 #include "client/control.h"
 #include "client/identity.h"
 #include "client/session.h"
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/net.h"
 #include "proto/wire.h"
 
 /* Nothing is translated on the way to the caller. */
@@ -576,8 +576,8 @@ ask_snapshot(struct rkv_client *client, const char *name, uint32_t number, struc
 		.n_unreadable = state.n_unreadable,
 		.elapsed_ms = state.n_ms,
 	};
-	channel_text(ret->name, sizeof(ret->name), state.name, sizeof(state.name));
-	channel_text(ret->reason, sizeof(ret->reason), state.reason, sizeof(state.reason));
+	net_copy_text(ret->name, sizeof(ret->name), state.name, sizeof(state.name));
+	net_copy_text(ret->reason, sizeof(ret->reason), state.reason, sizeof(state.reason));
 	return snapshot_code(state.code);
 }
 

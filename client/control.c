@@ -201,7 +201,7 @@ refuse_call(struct control *c, const struct wire_refused *refused)
 		end_call(c, at, channel_refusal(refused));
 	}
 	pthread_mutex_unlock(&c->client->mutex);
-	channel_text(reason, sizeof(reason), refused->reason, sizeof(refused->reason));
+	net_copy_text(reason, sizeof(reason), refused->reason, sizeof(refused->reason));
 	if (is_one)
 		log_line(&c->client->log, LOG_ERROR, "%s", reason);
 	return is_one;

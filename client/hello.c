@@ -100,8 +100,8 @@ await_answer(struct channel *channel, uint32_t request, int64_t deadline_ns,
 	if (rc)
 		return rc;
 	if (message->header.type == WIRE_REFUSED) {
-		channel_text(reason, NET_REASON_MAX, message->refused.reason,
-			     sizeof(message->refused.reason));
+		net_copy_text(reason, NET_REASON_MAX, message->refused.reason,
+			      sizeof(message->refused.reason));
 		return channel_refusal(&message->refused);
 	}
 	if (message->header.request != request ||
@@ -359,7 +359,7 @@ explain_region(int rc, enum kind kind, const struct offered *offered, char reaso
 			    : kind == KIND_TCP ? offered->tcp_address
 					       : w->unix_path;
 	char text[LIMIT_ADDRESS_MAX];
-	channel_text(text, sizeof(text), place, strlen(place));
+	net_copy_text(text, sizeof(text), place, strlen(place));
 	if (kind == KIND_SHM)
 		explain_shm(rc, text, w->region[0].len, reason);
 	else

@@ -433,7 +433,7 @@ refused(struct links *links, struct rkv_session *session, enum wire_type asked,
 	const struct wire_refused *m, char reason[NET_REASON_MAX])
 {
 	char text[LIMIT_REASON_MAX];
-	channel_text(text, sizeof(text), m->reason, sizeof(m->reason));
+	net_copy_text(text, sizeof(text), m->reason, sizeof(m->reason));
 	if (asked == WIRE_RENEW) {
 		snprintf(reason, NET_REASON_MAX, "no new serial for a session: %s", text);
 		return ERR_CONN;

@@ -8,10 +8,7 @@ client_with_token(const struct client_list *clients, const unsigned char token[W
 	struct client *client;
 	LIST_FOREACH(client, clients, entry)
 	{
-		unsigned differ = !client->has_token;
-		for (size_t i = 0; i < WIRE_TOKEN_LEN; i++)
-			differ |= (unsigned)(client->token[i] ^ token[i]);
-		if (!differ)
+		if (client->has_token && auth_equal(client->token, token, WIRE_TOKEN_LEN))
 			return client;
 	}
 	return NULL;

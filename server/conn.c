@@ -15,6 +15,7 @@
 
 #define IN_START 256u
 #define SEALED_CAP 4096u
+#define DISCARD_MAX (16u * LIMIT_MESSAGE_MAX) /* of a peer that does not hear that it is over */
 
 static void recv_done(struct loop_op *op, int result);
 static void send_done(struct loop_op *op, int result);
@@ -338,15 +339,26 @@ unseal(struct conn *conn, size_t len)
 	pump(conn);
 }
 
+/* What comes after the end is of no use; but a peer that goes on for long gets no more time. */
+static void
+discard(struct conn *conn, size_t len)
+{
+	conn->n_discarded += len;
+	if (conn->n_discarded > DISCARD_MAX)
+		conn_abort(conn);
+}
+
 static void
 recv_done(struct loop_op *op, int result)
 {
 	struct conn *conn = conn_of(op, recv);
 	if (result <= 0) {
 		conn_abort(conn);
+	} else if (conn->state == CONN_FINISHING) {
+		discard(conn, (size_t)result);
 	} else if (conn->state == CONN_OPEN && conn->tls) {
 		unseal(conn, (size_t)result);
-	} else if (conn->state != CONN_CLOSING && !conn->tls) {
+	} else if (conn->state == CONN_OPEN) {
 		conn->in.len += (size_t)result;
 		take_in(conn);
 	}

@@ -5,7 +5,8 @@
  * those inside it.
  *
  *   open --conn_finish--> finishing (sends what is left, then discards until the peer closes)
- *     \--conn_abort, peer closed, deadline, peer reads too slowly--> closing --> closed callback
+ *     \--conn_abort, peer closed, deadline, peer reads too slowly, or writes on and on after
+ *        its end--> closing --> closed callback
  *
  * After the closed callback nothing of the connection is under way and its descriptor is closed:
  * the owner may free it there.
@@ -70,6 +71,7 @@ struct conn {
 	struct conn_buffer waiting; /* to be sent after: */
 	struct conn_buffer sending;
 	size_t sent; /* of `sending` */
+	size_t n_discarded;
 	struct conn_queue *queue;
 	int64_t deadline_ns;
 	TAILQ_ENTRY(conn) entry;

@@ -145,8 +145,8 @@ read_on(struct channel *channel)
 		fuzz_must(message->header.len <= LIMIT_MESSAGE_MAX);
 		if (message->header.type != WIRE_REFUSED)
 			continue;
-		channel_text(text, sizeof(text), message->refused.reason,
-			     sizeof(message->refused.reason));
+		net_copy_text(text, sizeof(text), message->refused.reason,
+			      sizeof(message->refused.reason));
 		fuzz_must(strlen(text) < sizeof(text) && channel_refusal(&message->refused) < 0);
 	}
 	fuzz_must(rc < 0 && reason[0]);

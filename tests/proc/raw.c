@@ -134,6 +134,32 @@ raw_connect(struct raw *raw, const struct server *server, enum wire_role role)
 	assert_int_equal(raw->welcome.header.request, hello.header.request);
 }
 
+int
+raw_present(const struct server *server, const unsigned char token[WIRE_TOKEN_LEN])
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	uint64_t len;
+	struct iovec iov = {.iov_base = &len, .iov_len = sizeof(len)};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = control.bytes,
+			     .msg_controllen = sizeof(control.bytes)};
+	int fd = -1, socket;
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	assert_int_equal(net_unix_connect(server->socket, deadline, &socket), 0);
+	assert_int_equal(send(socket, token, WIRE_TOKEN_LEN, MSG_NOSIGNAL), WIRE_TOKEN_LEN);
+	assert_int_equal(net_wait(socket, POLLIN, deadline), 0);
+	if (recvmsg(socket, &msg, MSG_CMSG_CLOEXEC) == (ssize_t)sizeof(len)) {
+		assert_non_null(CMSG_FIRSTHDR(&msg));
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	}
+	close(socket);
+	return fd;
+}
+
 void
 raw_map(struct raw *raw)
 {

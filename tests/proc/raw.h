@@ -49,6 +49,9 @@ void raw_connect(struct raw *raw, const struct server *server, enum wire_role ro
 /* Presents the token and maps the pool. */
 void raw_map(struct raw *raw);
 
+/* Presents a token where the pool is handed out. Its descriptor, or -1: there is none for it. */
+int raw_present(const struct server *server, const unsigned char token[WIRE_TOKEN_LEN]);
+
 /* A header for the next request. */
 struct wire_header raw_header(struct raw *raw, enum wire_type type, size_t len);
 

@@ -304,6 +304,26 @@ a_peer_that_does_not_read_is_dropped(void **state)
 	raw_close(&raw);
 }
 
+/* What it says after the refusal is not taken for as long as it likes, nor until the deadline. */
+static void
+a_peer_that_goes_on_after_its_end_is_dropped(void **state)
+{
+	enum { MOST = 256 << 20 };
+	static struct raw raw;
+	static const char noise[1 << 16];
+	size_t n = 0;
+	(void)state;
+	raw_open(&raw, server);
+	assert_true(raw_send(&raw, "0123456789abcdef", 16));
+	expect_refused(&raw, ERR_INVALID, "not its protocol");
+	while (n < MOST && raw_send(&raw, noise, sizeof(noise)))
+		n += sizeof(noise);
+	assert_in_range(n, 1, MOST - 1); /* the sockets' buffers are of some MiB */
+	assert_true(raw_stat_becomes(&admin, "connections", 1));
+	assert_int_equal(raw_stat(&admin, "connections_expired"), 0);
+	raw_close(&raw);
+}
+
 /* User and system time of the server so far, in clock ticks. */
 static unsigned long
 cpu_ticks(void)
@@ -373,30 +393,10 @@ running_out_of_descriptors_is_survived(void **state)
 static bool
 present(const unsigned char *token)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	char bytes[64];
-	struct iovec iov = {bytes, sizeof(bytes)};
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-	int fd = unix_connection();
-	struct pollfd pollfd = {.fd = fd, .events = POLLIN};
-	assert_int_equal(send(fd, token, WIRE_TOKEN_LEN, MSG_NOSIGNAL), WIRE_TOKEN_LEN);
-	assert_int_equal(poll(&pollfd, 1, PROC_WAIT_MS), 1);
-	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
-	close(fd);
-	if (n <= 0)
-		return false;
-	assert_non_null(CMSG_FIRSTHDR(&msg));
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
-	close(fd);
-	return true;
+	int fd = raw_present(server, token);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
 }
 
 static void
@@ -857,6 +857,7 @@ main(void)
 		TEST(garbage_on_a_thousand_connections),
 		TEST(silent_peers_are_dropped),
 		TEST(a_peer_that_does_not_read_is_dropped),
+		TEST(a_peer_that_goes_on_after_its_end_is_dropped),
 		TEST(running_out_of_descriptors_is_survived),
 		TEST(a_token_is_good_once_and_while_its_connection_lives),
 		TEST(g_follows_the_slowest_session),

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,7 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +26,6 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fabric_tcp.h"
-#include "common/net.h"
 #include "server/guard.h"
 #include "tests/proc/raw.h"
 
@@ -286,31 +283,6 @@ before_the_proof_only_a_proof_is_taken(void **state)
 
 /* ---- Tokens ---- */
 
-/* Presents a token where the pool is handed out. The descriptor, or -1. */
-static int
-present(const unsigned char token[WIRE_TOKEN_LEN])
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	uint64_t len;
-	struct iovec iov = {.iov_base = &len, .iov_len = sizeof(len)};
-	struct msghdr msg = {.msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = control.bytes,
-			     .msg_controllen = sizeof(control.bytes)};
-	int fd = -1, socket;
-	int64_t deadline = proc_deadline(PROC_WAIT_MS);
-	assert_int_equal(net_unix_connect(server->socket, deadline, &socket), 0);
-	assert_int_equal(send(socket, token, WIRE_TOKEN_LEN, MSG_NOSIGNAL), WIRE_TOKEN_LEN);
-	assert_int_equal(net_wait(socket, POLLIN, deadline), 0);
-	if (recvmsg(socket, &msg, MSG_CMSG_CLOEXEC) == (ssize_t)sizeof(len))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
-	close(socket);
-	return fd;
-}
-
 static void
 a_token_is_of_one_connection_and_works_once(void **state)
 {
@@ -319,22 +291,23 @@ a_token_is_of_one_connection_and_works_once(void **state)
 	(void)state;
 	if (!server->socket[0])
 		skip();
-	assert_int_equal(present(token), -1);
+	assert_int_equal(raw_present(server, token), -1);
 	log_in(&closed, "app", APP);
 	log_in(&raw, "app", APP);
 	assert_memory_not_equal(raw.welcome.token, closed.welcome.token, WIRE_TOKEN_LEN);
 	for (unsigned bit = 0; bit < 8 * WIRE_TOKEN_LEN; bit += 31) {
 		memcpy(token, raw.welcome.token, WIRE_TOKEN_LEN);
 		token[bit / 8] ^= (unsigned char)(1u << bit % 8);
-		assert_int_equal(present(token), -1);
+		assert_int_equal(raw_present(server, token), -1);
 	}
 	raw_close(&closed);
 	assert_true(raw_stat_becomes(&raw, "clients", 1));
-	assert_int_equal(present(closed.welcome.token), -1); /* its connection is gone */
-	int fd = present(raw.welcome.token);
+	assert_int_equal(raw_present(server, closed.welcome.token),
+			 -1); /* its connection is gone */
+	int fd = raw_present(server, raw.welcome.token);
 	assert_in_range(fd, 0, 1 << 20);
 	close(fd);
-	assert_int_equal(present(raw.welcome.token), -1); /* once */
+	assert_int_equal(raw_present(server, raw.welcome.token), -1); /* once */
 	raw_close(&raw);
 }
 
@@ -367,7 +340,7 @@ the_kernel_lets_a_reader_write_nothing(void **state)
 	if (!server->socket[0])
 		skip();
 	log_in(&raw, "view", VIEW);
-	int fd = present(raw.welcome.token);
+	int fd = raw_present(server, raw.welcome.token);
 	assert_in_range(fd, 0, 1 << 20);
 	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
 	assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
@@ -662,7 +635,7 @@ a_tenant_that_is_gone_or_changed_is_cut_off(void **state)
 	reload("app read-write " APP "\nboss admin " OTHER "\n", "2 connections were cut off");
 	expect_refused(&view, ERR_PERM, "view was removed or changed");
 	if (server->socket[0])
-		assert_int_equal(present(view.welcome.token), -1);
+		assert_int_equal(raw_present(server, view.welcome.token), -1);
 	expect_refused(&boss, ERR_PERM, "boss was removed or changed");
 	assert_int_equal(raw_ask(&app, WIRE_PING, NULL), WIRE_PONG);
 	log_in(&boss, "boss", OTHER);
