@@ -62,7 +62,8 @@
 #define LIMIT_CLIENTS 4096u                    /* control connections of a server */
 #define LIMIT_SESSIONS 4096u                   /* sessions of one client, and of a server */
 
-/* Who may come */
+/* Who may come, and where to */
+#define LIMIT_REGIONS 16u /* of a server */
 #define LIMIT_TENANTS 1024u
 #define LIMIT_TENANT_MAX 64u /* a tenant's name, NUL included */
 #define LIMIT_SECRET_MIN 32u /* characters of a secret */

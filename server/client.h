@@ -18,10 +18,12 @@
 #include "server/sessions.h"
 
 struct service;
+struct store;
 
 struct client {
 	struct conn conn; /* first */
 	struct service *service;
+	struct store *store; /* that its tenant has; before the WELCOME it has nothing there */
 	struct session_owner owner;
 	bool open;      /* the connection */
 	uint64_t audit; /* the look at everything that it waits for; 0: none */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "server/metrics.h"
+#include "server/service.h"
 #include "server/text.h"
 
 struct exposition {
@@ -63,8 +64,8 @@ exposition_text(struct service *service, char *ret_text, size_t max)
 	struct exposition e = {.text = {.bytes = ret_text, .max = max}, .before = "{"};
 	add_head(&e, "rkv_server_info", METRIC_GAUGE, "What serves; the value is always 1.");
 	text_add(&e.text, "rkv_server_info");
-	metrics_visit_texts(service, add_label, &e);
+	metrics_visit_texts(service->store[0], add_label, &e);
 	text_add(&e.text, "} 1\n");
-	metrics_visit(service, add_metric, &e);
+	metrics_visit(service, service->store[0], add_metric, &e);
 	return e.text.len;
 }

@@ -285,12 +285,13 @@ start(struct program *p)
 		rc = watch_signals(p);
 	if (rc)
 		return rc;
+	const struct service_region region = {&p->region, &p->peers};
 	const struct service_setup setup = {
 		.loop = p->loop,
 		.log = &p->log,
-		.region = &p->region,
+		.regions = &region,
+		.n_regions = 1,
 		.options = &p->options,
-		.peers = &p->peers,
 		.ports = &p->ports,
 		.guard = &p->guard,
 		.unix_fd = p->unix_fd,

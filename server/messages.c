@@ -166,13 +166,13 @@ static void
 welcome(struct client *client, const struct wire_header *to)
 {
 	const struct service *service = client->service;
-	const struct region *region = service->region;
+	const struct region *region = client->store->region;
 	struct fab_offer offer = {0};
 	region_offer(region, &offer);
 	struct wire_welcome answer = {
 		.header = answer_header(to, WIRE_WELCOME, sizeof(answer)),
 		.sizes = wire_sizes_own(),
-		.stamp = service->sessions.newest,
+		.stamp = client->store->sessions.newest,
 		.server_pid = (uint32_t)getpid(),
 		.n_regions = 1,
 		.access = client->access,
@@ -285,7 +285,7 @@ on_proof(struct client *client, const void *message)
 static struct session *
 named_session(struct client *client, const struct wire_session *message)
 {
-	struct session *session = sessions_find(&client->service->sessions, &client->owner,
+	struct session *session = sessions_find(&client->store->sessions, &client->owner,
 						message->session_slot, message->serial);
 	if (!session)
 		refuse(client, &message->header, ERR_INVALID,
@@ -295,12 +295,12 @@ named_session(struct client *client, const struct wire_session *message)
 }
 
 static void
-end_former(struct service *service, struct session *former)
+end_former(struct store *store, struct session *former)
 {
 	if (!former)
 		return;
 	struct client *owner = client_of_owner(former->owner);
-	service_end_session(service, former, false);
+	store_end_session(store, former, false);
 	service_settle(owner);
 }
 
@@ -308,8 +308,8 @@ static void
 on_join(struct client *client, const void *message)
 {
 	const struct wire_join *join = message;
-	struct service *service = client->service;
-	struct sessions *sessions = &service->sessions;
+	struct store *store = client->store;
+	struct sessions *sessions = &store->sessions;
 	struct session *session;
 	const char *reason;
 	struct session *lost = sessions_find_attempt(sessions, &client->owner, join->attempt);
@@ -318,16 +318,16 @@ on_join(struct client *client, const void *message)
 		       "the session has joined over a newer connection");
 		return;
 	}
-	end_former(service, lost);
-	end_former(service, sessions_find_former(sessions, &client->owner, join->former_serial));
+	end_former(store, lost);
+	end_former(store, sessions_find_former(sessions, &client->owner, join->former_serial));
 	if (sessions->n_living + sessions->n_ending == LIMIT_SESSIONS)
-		census_finish_ending(&service->census);
+		census_finish_ending(&store->census);
 	int rc = sessions_join(sessions, &client->owner, join->attempt, &session, &reason);
 	if (rc) {
 		refuse(client, &join->header, rc, "%s", reason);
 		return;
 	}
-	peers_expect(service->peers, session);
+	peers_expect(store->peers, session);
 	struct wire_joined answer = {
 		.header = answer_header(&join->header, WIRE_JOINED, sizeof(answer)),
 		.session_slot = session->slot,
@@ -341,19 +341,19 @@ static void
 on_keepalive(struct client *client, const void *message)
 {
 	const struct wire_keepalive *keepalive = message;
-	struct service *service = client->service;
+	struct store *store = client->store;
 	for (uint32_t i = 0; i < keepalive->n; i++) {
 		const struct wire_announcement *said = &keepalive->session[i];
-		struct session *session = sessions_find(&service->sessions, &client->owner,
+		struct session *session = sessions_find(&store->sessions, &client->owner,
 							said->session_slot, said->serial);
 		if (session)
-			sessions_announce(&service->sessions, session, said->a);
+			sessions_announce(&store->sessions, session, said->a);
 	}
 	struct wire_stamp answer = {
 		.header = answer_header(&keepalive->header, WIRE_STAMP, sizeof(answer)),
-		.newest = service->sessions.newest,
-		.g = sessions_g(&service->sessions),
-		.flags = census_chunks_short(&service->census) ? WIRE_STAMP_CHUNKS_SHORT : 0,
+		.newest = store->sessions.newest,
+		.g = sessions_g(&store->sessions),
+		.flags = census_chunks_short(&store->census) ? WIRE_STAMP_CHUNKS_SHORT : 0,
 	};
 	conn_send(&client->conn, &answer, sizeof(answer));
 }
@@ -369,9 +369,9 @@ on_relink(struct client *client, const void *message)
 	struct session *session = named_session(client, relink);
 	if (!session)
 		return;
-	peers_cut(client->service->peers, session);
-	peers_expect(client->service->peers, session);
-	client->service->n_relinked++;
+	peers_cut(client->store->peers, session);
+	peers_expect(client->store->peers, session);
+	client->store->n_relinked++;
 	answer_session(client, &relink->header, WIRE_RELINKED, session);
 }
 
@@ -383,7 +383,7 @@ on_renew(struct client *client, const void *message)
 	const char *reason;
 	if (!session)
 		return;
-	int rc = sessions_renew(&client->service->sessions, session, &reason);
+	int rc = sessions_renew(&client->store->sessions, session, &reason);
 	if (rc)
 		refuse(client, &renew->header, rc, "%s", reason);
 	else
@@ -394,12 +394,12 @@ static void
 on_leave(struct client *client, const void *message)
 {
 	const struct wire_session *leave = message;
-	struct service *service = client->service;
-	struct session *session = sessions_find(&service->sessions, &client->owner,
-						leave->session_slot, leave->serial);
+	struct store *store = client->store;
+	struct session *session =
+		sessions_find(&store->sessions, &client->owner, leave->session_slot, leave->serial);
 	if (!session)
 		return; /* nobody waits for an answer */
-	service_end_session(service, session, true);
+	store_end_session(store, session, true);
 }
 
 /* ---- Questions ---- */
@@ -412,7 +412,7 @@ on_stats(struct client *client, const void *message)
 		struct wire_header header;
 		char text[STATS_TEXT_MAX];
 	} answer;
-	size_t len = stats_text(client->service, answer.text, sizeof(answer.text));
+	size_t len = stats_text(client->service, client->store, answer.text, sizeof(answer.text));
 	answer.header = answer_header(header, WIRE_STATS_TEXT, sizeof(answer.header) + len);
 	conn_send(&client->conn, &answer, sizeof(answer.header) + len);
 }
@@ -427,7 +427,7 @@ on_fsck(struct client *client, const void *message)
 		       client->owner.tenant, tenants_role(client->access));
 		return;
 	}
-	int rc = audit_ask(&client->service->audit, &client->audit);
+	int rc = audit_ask(&client->store->audit, &client->audit);
 	client->audit_request = header->request;
 	if (rc)
 		refuse(client, header, rc, "the server has no memory left for this");
@@ -436,7 +436,7 @@ on_fsck(struct client *client, const void *message)
 bool
 messages_audited(struct audit *audit)
 {
-	struct service *service = (void *)((char *)audit - offsetof(struct service, audit));
+	struct store *store = (void *)((char *)audit - offsetof(struct store, audit));
 	struct {
 		struct wire_header header;
 		char text[FSCK_TEXT_MAX];
@@ -444,8 +444,10 @@ messages_audited(struct audit *audit)
 	size_t len = fsck_text(&audit->fsck, answer.text);
 	struct client *client;
 	bool is_wanted = false;
-	LIST_FOREACH(client, &service->clients, entry)
+	LIST_FOREACH(client, store->clients, entry)
 	{
+		if (client->store != store)
+			continue;
 		if (client->audit > audit->n_begun)
 			is_wanted |= client->open;
 		if (client->audit != audit->n_begun || !client->open)
@@ -521,7 +523,7 @@ static void
 on_snapshot(struct client *client, const void *message)
 {
 	const struct wire_snapshot *ask = message;
-	struct snapshot *snapshot = &client->service->snapshot;
+	struct snapshot *snapshot = &client->store->snapshot;
 	const struct snapshot_account *account;
 	struct wire_snapshot_state answer = {
 		.header = answer_header(&ask->header, WIRE_SNAPSHOT_STATE, sizeof(answer)),
@@ -620,7 +622,7 @@ static bool
 begins_data(const struct client *client, const struct wire_header *header)
 {
 	return header->magic == WIRE_TCP_MAGIC && !client->guarded.said.hello.header.magic &&
-	       !client->conn.tls && client->service->region->tcp;
+	       !client->conn.tls && client->store->region->tcp;
 }
 
 /* The connection is none of control: it goes where data is served. */
@@ -629,7 +631,7 @@ on_data_hello(struct client *client, const void *hello, size_t len)
 {
 	int fd = conn_hand_over(&client->conn, len);
 	if (fd >= 0)
-		tcp_server_take(client->service->region->tcp, fd, hello);
+		tcp_server_take(client->store->region->tcp, fd, hello);
 	else
 		conn_abort(&client->conn); /* it says more before it was answered */
 }

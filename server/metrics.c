@@ -13,6 +13,7 @@
 
 struct visit {
 	struct service *service;
+	struct store *store;
 	void (*take)(void *arg, const struct metric *metric);
 	void *arg;
 };
@@ -54,7 +55,7 @@ show_process(const struct visit *v)
 static void
 show_region(const struct visit *v)
 {
-	const struct region *region = v->service->region;
+	const struct region *region = v->store->region;
 	const struct layout *layout = &region->layout;
 	const struct metric metrics[] = {
 		{"epoch", "rkv_region_epoch_seconds", NULL, G, 9, region->epoch,
@@ -79,7 +80,7 @@ show_chunks(const struct visit *v)
 	static const char *const help =
 		"Chunks of the pool by state: nobody's, of a living session, of a session that "
 		"died, of one that was closed in good order.";
-	const struct census *census = &v->service->census;
+	const struct census *census = &v->store->census;
 	const uint64_t *n = census->n_chunks;
 	const struct metric metrics[] = {
 		{"chunks_total", "rkv_heap_chunks", NULL, G, 0, census->region->layout.n_chunks,
@@ -100,7 +101,7 @@ show_chunks(const struct visit *v)
 static void
 show_classes(const struct visit *v)
 {
-	const struct census *census = &v->service->census;
+	const struct census *census = &v->store->census;
 	const struct layout *layout = &census->region->layout;
 	uint64_t live = 0;
 	char label[64];
@@ -130,7 +131,7 @@ show_classes(const struct visit *v)
 static void
 show_index(const struct visit *v)
 {
-	const struct census *census = &v->service->census;
+	const struct census *census = &v->store->census;
 	const struct metric metrics[] = {
 		{"index_slots", "rkv_index_slots", NULL, G, 0,
 		 census->region->layout.n_groups * LAYOUT_GROUP_SLOTS,
@@ -147,7 +148,7 @@ static void
 show_sessions(const struct visit *v)
 {
 	struct service *service = v->service;
-	struct sessions *s = &service->sessions;
+	struct sessions *s = &v->store->sessions;
 	static const char *const over = "Sessions that ended: closed in good order, or otherwise.";
 	const struct metric metrics[] = {
 		{"connections", "rkv_connections", NULL, G, 0, service->n_connections,
@@ -172,7 +173,7 @@ show_sessions(const struct visit *v)
 static void
 show_stamps(const struct visit *v)
 {
-	struct sessions *s = &v->service->sessions;
+	struct sessions *s = &v->store->sessions;
 	const struct session *holder = sessions_holder(s);
 	const struct metric metrics[] = {
 		{"stamp_newest", "rkv_stamp_newest", NULL, G, 0, s->newest,
@@ -196,12 +197,12 @@ show_stamps(const struct visit *v)
 static void
 show_scrubber(const struct visit *v)
 {
-	const struct scrub *scrub = &v->service->scrub;
+	const struct scrub *scrub = &v->store->scrub;
 	const struct scrub_counts *counts = &scrub->counts;
 	static const char *const passes =
 		"Passes of the scrubber: through all that is stored, or what dead sessions had.";
 	const struct metric metrics[] = {
-		{"scrub_rate_mib", "rkv_scrub_rate_mib", NULL, G, 0, v->service->scrub_rate,
+		{"scrub_rate_mib", "rkv_scrub_rate_mib", NULL, G, 0, v->store->scrub_rate,
 		 "MiB that the scrubber looks through a second; 0: it is off."},
 		{"scrub_idle", "rkv_scrub_idle", NULL, G, 0, scrub->is_idle,
 		 "1 when a pass that began after the last session had ended found nothing to "
@@ -234,7 +235,7 @@ show_eviction(const struct visit *v)
 {
 	static const char *const why =
 		"Values evicted: because they were not used for long, or their time was over.";
-	const struct evict *evict = &v->service->evict;
+	const struct evict *evict = &v->store->evict;
 	const struct metric metrics[] = {
 		{"evictions_unused", "rkv_evictions_total", "why=\"unused\"", C, 0,
 		 evict->n_evicted - evict->n_expired, why},
@@ -287,7 +288,7 @@ show_connections(const struct visit *v)
 static void
 show_data_connections(const struct visit *v)
 {
-	const struct peers *peers = v->service->peers;
+	const struct peers *peers = v->store->peers;
 	const struct handout *handout = &v->service->handout;
 	const struct metric metrics[] = {
 		{"peers", "rkv_peers", NULL, G, 0, peers->n,
@@ -310,8 +311,8 @@ static void
 show_snapshots(const struct visit *v)
 {
 	static const char *const result = "Snapshots that were begun and have ended.";
-	const struct region *region = v->service->region;
-	const struct snapshot *snapshot = &v->service->snapshot;
+	const struct region *region = v->store->region;
+	const struct snapshot *snapshot = &v->store->snapshot;
 	const struct snapshot_account *good = &snapshot->good;
 	int64_t age_ns = good->number ? clock_now_ns() - good->ended_ns : 0;
 	const struct metric metrics[] = {
@@ -344,8 +345,8 @@ static void
 show_tcp(const struct visit *v)
 {
 	struct tcp_counters tcp = {0};
-	if (v->service->region->tcp)
-		tcp_server_counters(v->service->region->tcp, &tcp);
+	if (v->store->region->tcp)
+		tcp_server_counters(v->store->region->tcp, &tcp);
 	const struct metric metrics[] = {
 		{"tcp_threads", "rkv_tcp_threads", NULL, G, 0, tcp.n_threads,
 		 "Threads that serve data connections over TCP."},
@@ -366,8 +367,8 @@ show_tcp(const struct visit *v)
 }
 
 void
-metrics_visit(struct service *service, void (*take)(void *arg, const struct metric *metric),
-	      void *arg)
+metrics_visit(struct service *service, struct store *store,
+	      void (*take)(void *arg, const struct metric *metric), void *arg)
 {
 	static void (*const subjects[])(const struct visit *v) = {
 		show_process,  show_region,      show_chunks,           show_classes,
@@ -375,16 +376,16 @@ metrics_visit(struct service *service, void (*take)(void *arg, const struct metr
 		show_eviction, show_connections, show_data_connections, show_snapshots,
 		show_tcp,
 	};
-	const struct visit visit = {service, take, arg};
+	const struct visit visit = {service, store, take, arg};
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)
 		subjects[i](&visit);
 }
 
 void
-metrics_visit_texts(const struct service *service,
+metrics_visit_texts(const struct store *store,
 		    void (*take)(void *arg, const char *name, const char *text), void *arg)
 {
-	const struct region *region = service->region;
+	const struct region *region = store->region;
 	char region_id[17];
 	char address[sizeof(((struct fab_offer *)NULL)->verbs_address) + 1];
 	struct fab_offer offer;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct service;
+struct store;
 
 enum metric_type { METRIC_GAUGE, METRIC_COUNTER };
 
@@ -22,12 +23,12 @@ struct metric {
 	const char *help; /* of the family: a sentence without a line break or backslash */
 };
 
-/* Shows each metric as it is now; those of a family come one behind the other. */
-void metrics_visit(struct service *service, void (*take)(void *arg, const struct metric *metric),
-		   void *arg);
+/* Shows each metric as it is now, of one store; those of a family come one behind the other. */
+void metrics_visit(struct service *service, struct store *store,
+		   void (*take)(void *arg, const struct metric *metric), void *arg);
 
 /* The same for what is text: version, fabric and the like. */
-void metrics_visit_texts(const struct service *service,
+void metrics_visit_texts(const struct store *store,
 			 void (*take)(void *arg, const char *name, const char *text), void *arg);
 
 #endif

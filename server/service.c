@@ -29,18 +29,9 @@
 #define WATCH_REMEDY                                                                               \
 	"cannot watch the sockets: no memory or no file descriptor is left: raise "                \
 	"RLIMIT_NOFILE (ulimit -n, LimitNOFILE= in a systemd unit)"
-#define SCRUB_HURRIED_BYTES (UINT64_C(8) << 20) /* a tick: some milliseconds */
 #define CONNECTIONS_MAX (LIMIT_CLIENTS + 1024u) /* the rest: still to say HELLO, or being refused */
 
 /* ---- Clients ---- */
-
-void
-service_end_session(struct service *service, struct session *session, bool in_order)
-{
-	peers_cut(service->peers, session);
-	sessions_end(&service->sessions, session, in_order);
-	census_hurry(&service->census);
-}
 
 static void
 client_free(struct client *client)
@@ -74,13 +65,13 @@ static void
 process_gone(struct loop_op *op, int result)
 {
 	struct client *client = (void *)((char *)op - offsetof(struct client, gone));
-	struct service *service = client->service;
+	struct store *store = client->store;
 	if (result >= 0) {
 		if (client->owner.n_sessions)
-			log_line(service->log, LOG_INFO, "process %d is gone with %u sessions open",
+			log_line(store->log, LOG_INFO, "process %d is gone with %u sessions open",
 				 (int)client->owner.pid, client->owner.n_sessions);
-		sessions_process_gone(&service->sessions, &client->owner);
-		census_hurry(&service->census);
+		sessions_process_gone(&store->sessions, &client->owner);
+		census_hurry(&store->census);
 		if (client->open) /* perhaps held open by a child of the process */
 			conn_abort(&client->conn);
 	} else if (result != -ECANCELED) {
@@ -98,7 +89,7 @@ claim(struct handout *handout, const unsigned char *token, int pidfd, pid_t pid,
 	if (!client)
 		return false;
 	client->has_token = false;
-	peers_cut_client(service->peers, client); /* it goes one way, not both */
+	peers_cut_client(client->store->peers, client); /* it goes one way, not both */
 	client->pidfd = pidfd;
 	client->owner.mapped = true;
 	client->owner.pid = pid;
@@ -114,11 +105,11 @@ closed(struct conn *conn)
 	struct service *service = client->service;
 	client->open = false;
 	client->has_token = false;
-	peers_cut_client(service->peers, client);
 	service->n_connections--;
 	service->n_clients -= client->role != 0;
-	sessions_disconnected(&service->sessions, &client->owner);
-	census_hurry(&service->census);
+	peers_cut_client(client->store->peers, client);
+	sessions_disconnected(&client->store->sessions, &client->owner);
+	census_hurry(&client->store->census);
 	service_settle(client);
 }
 
@@ -154,6 +145,7 @@ accepted(struct loop_listener *listener, int fd)
 		return;
 	}
 	client->service = service;
+	client->store = service->store[0];
 	client->open = true;
 	client->pidfd = -1;
 	client->owner.number = service->n_accepted;
@@ -175,13 +167,13 @@ refused_for_files(struct loop_listener *listener, int fd)
 /* ---- Who may no longer come ---- */
 
 static void
-cut_off(struct service *service, struct client *client)
+cut_off(struct client *client)
 {
 	char reason[LIMIT_REASON_MAX];
 	snprintf(reason, sizeof(reason), "tenant %s was removed or changed at the server",
 		 client->guarded.said.hello.tenant);
 	client->has_token = false;
-	peers_cut_client(service->peers, client);
+	peers_cut_client(client->store->peers, client);
 	messages_give_up(client, ERR_PERM, reason);
 }
 
@@ -207,7 +199,7 @@ service_reload(struct service *service, const struct guard_files *files)
 		client->tenant = tenants_find_same(fresh.tenants, client->tenant);
 		if (client->tenant || !client->open)
 			continue;
-		cut_off(service, client);
+		cut_off(client);
 		n_cut++;
 	}
 	guard_replace(guard, &fresh);
@@ -223,52 +215,36 @@ service_reload(struct service *service, const struct guard_files *files)
  * are not waited for.
  */
 static void
-give_up_idle_holder(struct service *service, struct client *client)
+give_up_idle_holder(struct client *client)
 {
+	struct store *store = client->store;
 	client->has_token = false;
-	peers_cut_client(service->peers, client);
-	sessions_process_gone(&service->sessions, &client->owner);
-	census_hurry(&service->census);
+	peers_cut_client(store->peers, client);
+	sessions_process_gone(&store->sessions, &client->owner);
+	census_hurry(&store->census);
 	messages_give_up(client, ERR_TIMEOUT,
 			 "sessions of this connection, which never took the pool, do not "
 			 "move on and hold up all others");
 }
 
 static void
-give_up_stalled(struct service *service)
+give_up_stalled(struct store *store)
 {
-	bool is_verbs = service->peers->verbs != NULL;
+	bool is_verbs = store->peers->verbs != NULL;
 	uint64_t lag_max = is_verbs ? SESSIONS_LAG_STALLED : SESSIONS_LAG_MAX;
 	struct session *session;
-	while ((session = sessions_stalled(&service->sessions, lag_max))) {
+	while ((session = sessions_stalled(&store->sessions, lag_max))) {
 		struct client *client = client_of_owner(session->owner);
 		if (!is_verbs && !client->has_looked) {
-			give_up_idle_holder(service, client);
+			give_up_idle_holder(client);
 			continue;
 		}
-		log_line(service->log, LOG_WARN,
+		log_line(store->log, LOG_WARN,
 			 "session %u is cut off: an operation of it does not end, and holds up "
 			 "all others",
 			 session->slot);
-		service_end_session(service, session, false);
+		store_end_session(store, session, false);
 	}
-}
-
-/* The scrubber's share of a tick; for the dead it is faster than its rate. */
-static void
-scrub(struct service *service)
-{
-	const struct sessions *sessions = &service->sessions;
-	uint64_t bytes = ((uint64_t)service->scrub_rate << 20) * LIMIT_STAMP_MS / 1000;
-	if (!service->scrub_rate)
-		return;
-	/* Those of earlier lives of the region count as one that has died. */
-	scrub_told(&service->scrub, sessions->n_died + (service->region->n_lives > 1),
-		   sessions->n_left + sessions->n_died + service->n_relinked);
-	if (scrub_is_hurried(&service->scrub) && bytes < SCRUB_HURRIED_BYTES)
-		bytes = SCRUB_HURRIED_BYTES;
-	if (scrub_is_wanted(&service->scrub, sessions->n_living + sessions->n_ending != 0))
-		scrub_tick(&service->scrub, bytes);
 }
 
 static void
@@ -279,25 +255,14 @@ tick_done(struct loop_op *op, int result)
 		return;
 	int64_t now = clock_now_ns();
 	loop_timer(service->loop, op, LIMIT_STAMP_MS, tick_done);
-	sessions_tick(&service->sessions);
-	service->region->superblock->stamp = service->sessions.newest;
-	give_up_stalled(service);
+	for (unsigned i = 0; i < service->n_stores; i++) {
+		store_tick(service->store[i], now);
+		give_up_stalled(service->store[i]);
+	}
 	conn_queue_expire(&service->greeting, now);
 	conn_queue_expire(&service->talking, now);
 	conn_queue_expire(&service->handout.greeting, now);
 	exporter_expire(&service->exporter, now);
-	peers_expire(service->peers, now);
-	census_tick(&service->census);
-	snapshot_tick(&service->snapshot, now);
-	scrub(service);
-}
-
-static void
-evict_due(struct loop_op *op, int result)
-{
-	struct service *service = (void *)((char *)op - offsetof(struct service, evict_op));
-	if (result != -ECANCELED)
-		loop_timer(service->loop, op, evict_tick(&service->evict), evict_due);
 }
 
 /* ---- Begin and end ---- */
@@ -307,7 +272,7 @@ static void
 choose_tcp_address(struct service *service, const struct service_setup *setup)
 {
 	struct net_address address = setup->options->advertise;
-	if (!setup->region->tcp)
+	if (!setup->regions[0].region->tcp)
 		return;
 	if (address.port == 0)
 		address.port = setup->ports->port[0].bound.port;
@@ -322,7 +287,6 @@ init(struct service *service, const struct service_setup *setup)
 {
 	service->loop = setup->loop;
 	service->log = setup->log;
-	service->region = setup->region;
 	service->guard = setup->guard;
 	service->started_ns = clock_now_ns();
 	LIST_INIT(&service->clients);
@@ -330,25 +294,10 @@ init(struct service *service, const struct service_setup *setup)
 	conn_queue_init(&service->talking, LIMIT_LEASE_MS);
 	snprintf(service->unix_path, sizeof(service->unix_path), "%s", setup->unix_path);
 	choose_tcp_address(service, setup);
-	sessions_init(&service->sessions, &setup->region->superblock->next_serial,
-		      setup->region->first_stamp);
-	census_init(&service->census, setup->region, &service->sessions, setup->log);
-	service->reach_of =
-		(struct reach_region){setup->region, &service->sessions, &service->worker};
-	reach_region(&service->reach, &service->reach_of);
-	service->scrub_rate = setup->options->scrub_rate;
-	service->audit = (struct audit){
-		.loop = setup->loop, .reach = &service->reach, .done = messages_audited};
-	service->peers = setup->peers;
-	service->peers->loop = setup->loop;
-	service->peers->verbs = setup->region->verbs;
-	service->peers->tcp = setup->region->tcp;
-	service->peers->sessions = &service->sessions;
-	service->peers->clients = &service->clients;
 	service->handout = (struct handout){
 		.loop = setup->loop,
 		.log = setup->log,
-		.share = setup->region->share,
+		.share = setup->regions[0].region->share,
 		.claim = claim,
 	};
 }
@@ -378,6 +327,26 @@ service_turned_away(const struct service *service)
 	return n;
 }
 
+static int
+create_stores(struct service *service, const struct service_setup *setup)
+{
+	int rc = 0;
+	while (rc == 0 && service->n_stores < setup->n_regions) {
+		const struct service_region *of = &setup->regions[service->n_stores];
+		const struct store_setup s = {
+			.loop = setup->loop,
+			.log = setup->log,
+			.options = setup->options,
+			.region = of->region,
+			.peers = of->peers,
+			.clients = &service->clients,
+		};
+		rc = store_create(&s, &service->store[service->n_stores]);
+		service->n_stores += rc == 0;
+	}
+	return rc;
+}
+
 int
 service_create(const struct service_setup *setup, struct service **ret_service)
 {
@@ -385,22 +354,13 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 	if (!service)
 		return ERR_NOMEM;
 	init(service, setup);
-	int rc = snapshot_init(&service->snapshot, setup->loop, setup->log, setup->region,
-			       &service->sessions, setup->options);
+	int rc = create_stores(service, setup);
 	if (rc) {
 		service_destroy(service);
 		return rc;
 	}
-	const char *wrong = "no memory is left";
-	rc = service->scrub_rate ? scrub_create(&service->scrub, &service->reach) : 0;
-	if (rc == 0) {
-		wrong = NET_BOOT_ID_REMEDY;
-		rc = net_boot_id(service->boot_id);
-	}
-	if (rc == 0 && setup->region->n_lives > 1) {
-		wrong = "the chunks of former sessions cannot be taken: does the RDMA device work?";
-		rc = census_take_all(&service->census);
-	}
+	const char *wrong = NET_BOOT_ID_REMEDY;
+	rc = net_boot_id(service->boot_id);
 	if (rc == 0 && setup->unix_fd >= 0) {
 		wrong = WATCH_REMEDY;
 		rc = handout_start(&service->handout, setup->unix_fd);
@@ -409,10 +369,6 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 		wrong = WATCH_REMEDY;
 		rc = listen_at(service, setup->ports);
 	}
-	if (rc == 0) {
-		wrong = "no memory is left";
-		rc = evict_create(&service->evict, &service->reach, &service->sessions);
-	}
 	if (rc == 0)
 		rc = exporter_start(&service->exporter, service, service->loop, setup->metrics_fd);
 	if (rc) {
@@ -420,10 +376,9 @@ service_create(const struct service_setup *setup, struct service **ret_service)
 		service_destroy(service);
 		return rc;
 	}
-	peers_start(service->peers);
+	for (unsigned i = 0; i < service->n_stores; i++)
+		store_start(service->store[i]);
 	loop_timer(service->loop, &service->tick, LIMIT_STAMP_MS, tick_done);
-	if (service->evict.reach)
-		loop_timer(service->loop, &service->evict_op, LIMIT_STAMP_MS, evict_due);
 	*ret_service = service;
 	return 0;
 }
@@ -438,13 +393,11 @@ service_destroy(struct service *service)
 		conn_release(&client->conn);
 		client_free(client);
 	}
-	snapshot_destroy(&service->snapshot);
 	handout_destroy(&service->handout);
 	exporter_destroy(&service->exporter);
-	scrub_destroy(&service->scrub);
-	audit_destroy(&service->audit);
-	evict_destroy(&service->evict);
 	while (service->n_listeners > 0)
 		loop_listener_close(&service->listeners[--service->n_listeners].listener);
+	while (service->n_stores > 0)
+		store_destroy(service->store[--service->n_stores]);
 	free(service);
 }

@@ -22,10 +22,10 @@ add_value(void *arg, const struct metric *metric)
 }
 
 size_t
-stats_text(struct service *service, char *ret_text, size_t max)
+stats_text(struct service *service, struct store *store, char *ret_text, size_t max)
 {
 	struct text text = {.bytes = ret_text, .max = max};
-	metrics_visit_texts(service, add_text, &text);
-	metrics_visit(service, add_value, &text);
+	metrics_visit_texts(store, add_text, &text);
+	metrics_visit(service, store, add_value, &text);
 	return text.len;
 }

@@ -11,8 +11,11 @@
 #define STATS_TEXT_MAX 8192u
 
 struct service;
+struct store;
 
-/* Writes the lines and returns their length in bytes, less than max; no NUL counted. */
-size_t stats_text(struct service *service, char *ret_text, size_t max);
+/*
+ * Writes the lines, of one store, and returns their length in bytes, less than max; no NUL counted.
+ */
+size_t stats_text(struct service *service, struct store *store, char *ret_text, size_t max);
 
 #endif

@@ -56,12 +56,13 @@ serving_begin(void)
 	static struct guard guard;                  /* who comes may do everything */
 	static const struct ports ports = {.n = 1}; /* the loop looks at no descriptor */
 	struct serving *s = &serving;
+	const struct service_region region = {region_once(), &s->peers};
 	struct service_setup setup = {
 		.loop = &s->loop,
 		.log = &fuzz_log,
-		.region = region_once(),
+		.regions = &region,
+		.n_regions = 1,
 		.options = options_once(),
-		.peers = &s->peers,
 		.guard = &guard,
 		.ports = &ports,
 		.unix_fd = 0,

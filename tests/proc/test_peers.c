@@ -128,12 +128,13 @@ host_start(struct host *host)
 	if (open_region(host, options))
 		fail_msg("%s", host->lines);
 	assert_int_equal(loop_create(&host->log, &host->loop), 0);
+	const struct service_region region = {&host->region, &host->peers};
 	const struct service_setup setup = {
 		.loop = host->loop,
 		.log = &host->log,
-		.region = &host->region,
+		.regions = &region,
+		.n_regions = 1,
 		.options = &host->options,
-		.peers = &host->peers,
 		.ports = &host->ports,
 		.guard = &host->guard,
 		.unix_fd = -1,
@@ -382,14 +383,14 @@ static void
 nearly_stall(struct host *h)
 {
 	for (unsigned i = 0; i < SESSIONS_LAG_STALLED - 50; i++)
-		sessions_tick(&h->service->sessions);
+		sessions_tick(&h->service->store[0]->sessions);
 }
 
 static void
 go_on(struct host *h)
 {
 	for (unsigned i = 0; i < 60; i++)
-		sessions_tick(&h->service->sessions);
+		sessions_tick(&h->service->store[0]->sessions);
 }
 
 /* A session whose A stands still for T_STALL is cut off, and it alone. */
