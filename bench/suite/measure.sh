@@ -76,7 +76,7 @@ declare -A PORTS=([shm]=$PORT [verbs]=$((PORT + 1)) [memcached]=$((PORT + 2)) [r
 start_rkv()
 {
 	start "$1" "${PORTS[$1]}" "$RKV_BUILD/kv-server" --listen "127.0.0.1:${PORTS[$1]}" \
-		--fabric "$1" --pool-size 512M --chunk-size 4M --log-level error
+		--fabric "$1" --tcp-threads 1 --pool-size 512M --chunk-size 4M --log-level error
 }
 
 start_peer()
@@ -163,35 +163,44 @@ load()
 		"${@:2}" >"$DIR/said" 2>&1 || fail "loading: $(cat "$DIR/said")"
 }
 
-# peer SYSTEM OPERATION PARSER COMMAND...: PARSER makes "operations,rate,p50,p99" of the output.
+# reload FABRIC BYTES: another server, as what values of other sizes left would be in the way.
+reload()
+{
+	stop "$1" && start_rkv "$1"
+	load "$1" --value-size "$2"
+}
+
+# peer EXPERIMENT X SYSTEM OPERATION PARSER COMMAND...: PARSER makes "operations,rate,p50,p99" of
+# the output.
 peer()
 {
-	local system=$1 operation=$2 parser=$3 before after client n rate p50 p99 TIMEFORMAT='%U %S'
-	shift 3
+	local experiment=$1 x=$2 system=$3 operation=$4 parser=$5
+	local before after client n rate p50 p99 TIMEFORMAT='%U %S'
+	shift 5
 	before=$(server_cpu "$system")
 	client=$({ time "$@" >"$DIR/said" 2>/dev/null; } 2>&1) ||
 		fail "$1: $(cat "$DIR/said")"
 	after=$(server_cpu "$system")
 	IFS=, read -r n rate p50 p99 < <($parser <"$DIR/said")
 	[ "${n:-0}" -gt 0 ] || fail "$1 says nothing that is understood: $(cat "$DIR/said")"
-	row peers 0 "$system" "$operation" "$round" "$rate" \
+	row "$experiment" "$x" "$system" "$operation" "$round" "$rate" \
 		"$(awk -v n="$n" '{ print ($1 + $2) * 1000000 / n }' <<<"$client")" \
 		"$(awk "BEGIN { print ($after - $before) / $n }")" "$p50" "$p99"
 }
 
 # ---- Peers ----
 
-# One client thread and connections as many as there are; it stores its keys first, which counts as
-# operations as well, in its rate and here.
+# memcached_run EXPERIMENT X OPERATION CONNECTIONS BYTES: one client thread; it stores its keys
+# first, which counts as operations as well, in its rate and here.
 memcached_run()
 {
-	local operation=$1 share=1
+	local operation=$3 connections=$4 bytes=$5 share=1
 	[ "$operation" = GET ] || share=0
-	printf 'key\n23 23 1\nvalue\n%d %d 1\ncmd\n0 %d\n1 %d\n' $VALUE $VALUE $((1 - share)) \
-		$share >"$DIR/memcaslap.cfg"
-	peer memcached "$operation" parse_memcaslap memcaslap -s "127.0.0.1:${PORTS[memcached]}" \
-		-F "$DIR/memcaslap.cfg" -T "$THREADS" -c $PEER_CONNECTIONS -w 1k \
-		-x $((400000 * SPAN))
+	printf 'key\n23 23 1\nvalue\n%d %d 1\ncmd\n0 %d\n1 %d\n' "$bytes" "$bytes" \
+		$((1 - share)) $share >"$DIR/memcaslap.cfg"
+	peer "$1" "$2" memcached "$operation" parse_memcaslap memcaslap \
+		-s "127.0.0.1:${PORTS[memcached]}" -F "$DIR/memcaslap.cfg" -T "$THREADS" \
+		-c "$connections" -w 1k -x $((400000 * SPAN))
 }
 
 parse_memcaslap()
@@ -199,10 +208,10 @@ parse_memcaslap()
 	awk '/^Run time:/ { print $5 "," $7 ",," }'
 }
 
-# The keys that redis-benchmark will ask for: it does not store them itself.
+# redis_load BYTES: the keys that redis-benchmark will ask for: it does not store them itself.
 redis_load()
 {
-	awk -v n=$RECORDS -v len=$VALUE 'BEGIN {
+	awk -v n=$RECORDS -v len="$1" 'BEGIN {
 		value = sprintf("%*s", len, "")
 		for (i = 0; i < n; i++)
 			printf "SET key:%012d \"%s\"\r\n", i, value
@@ -210,13 +219,15 @@ redis_load()
 		fail "loading redis: $(cat "$DIR/said")"
 }
 
+# redis_run EXPERIMENT X OPERATION CONNECTIONS PIPELINED BYTES
 redis_run()
 {
-	local operation=$1 command=get
+	local operation=$3 connections=$4 pipelined=$5 bytes=$6 command=get n
 	[ "$operation" = GET ] || command=set
-	peer redis "$operation" "parse_redis $((150000 * SPAN))" redis-benchmark \
-		-p "${PORTS[redis]}" -t $command -c $PEER_CONNECTIONS -n $((150000 * SPAN)) \
-		-d $VALUE -r $RECORDS --csv
+	n=$((150000 * SPAN * (pipelined > 1 ? 4 : 1)))
+	peer "$1" "$2" redis "$operation" "parse_redis $n" redis-benchmark \
+		-p "${PORTS[redis]}" -t $command -c "$connections" -P "$pipelined" -n $n \
+		-d "$bytes" -r $RECORDS --csv
 }
 
 parse_redis()
@@ -242,10 +253,28 @@ beside_peers()
 			rkv peers 0 "$fabric" $operation --depth $depth --distribution uniform
 			raw peers 0 "$fabric" $operation --depth $depth
 		done
-		memcached_run $operation
-		redis_run $operation
+		memcached_run peers 0 $operation $PEER_CONNECTIONS $VALUE
+		redis_run peers 0 $operation $PEER_CONNECTIONS 1 $VALUE
 	done
 	ours peers 0 idle GET --idle $(for_a_while) --workload c
+}
+
+# 128 operations in flight for each, as whoever wants the most of TCP has them: rkv in one session,
+# redis in 8 pipelines of 16, memcached in 128 connections.
+over_tcp()
+{
+	local size operation
+	for size in 100 $VALUE; do
+		[ "$size" = $VALUE ] || reload tcp "$size"
+		redis_load "$size"
+		for operation in GET UPDATE; do
+			rkv tcp "$size" tcp $operation --depth 128 --distribution uniform \
+				--value-size "$size"
+			memcached_run tcp "$size" $operation 128 "$size"
+			redis_run tcp "$size" $operation 8 16 "$size"
+		done
+		[ "$size" = $VALUE ] || reload tcp $VALUE
+	done
 }
 
 workloads()
@@ -258,23 +287,20 @@ workloads()
 	done
 }
 
-# A server for each size: what smaller values left would be in the way of larger ones.
 value_sizes()
 {
 	local fabric size all=$RECORDS
 	for fabric in $FABRICS; do
 		for size in 16 64 256 1024 4096 16384 65536 262144 1048576; do
 			RECORDS=$((size * 10000 > 67108864 ? 67108864 / size : 10000))
-			stop "$fabric" && start_rkv "$fabric"
-			load "$fabric" --value-size $size
+			reload "$fabric" $size
 			rkv sizes $size "$fabric" GET --value-size $size
 			rkv sizes $size "$fabric" UPDATE --value-size $size
 			raw sizes $size "$fabric" GET --value-size $size
 			raw sizes $size "$fabric" UPDATE --value-size $size
 		done
 		RECORDS=$all
-		stop "$fabric" && start_rkv "$fabric"
-		load "$fabric"
+		reload "$fabric" $VALUE
 	done
 }
 
@@ -354,9 +380,9 @@ start_peer memcached memcached -l 127.0.0.1 -p "${PORTS[memcached]}" -U 0 -t 1 -
 	-u "$(id -un)"
 start_peer redis redis-server --bind 127.0.0.1 --port "${PORTS[redis]}" --save '' \
 	--appendonly no --dir "$DIR"
-redis_load
+redis_load $VALUE
 for ((round = 1; round <= ROUNDS; round++)); do
-	for experiment in beside_peers workloads cold_and_warm rates threads_and_depth; do
+	for experiment in beside_peers over_tcp workloads cold_and_warm rates threads_and_depth; do
 		say "round $round of $ROUNDS: $experiment"
 		$experiment
 	done

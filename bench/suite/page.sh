@@ -108,8 +108,23 @@ END
 		printf '\n### %s\n\n' $operation
 		table peers | of_operation $operation | grep -v ',idle,' | rates_table
 	done
+	tcp_section
 	printf '\n### What the benchmark itself costs\n\n'
 	table peers | grep ',idle,' | rates_table
+}
+
+tcp_section()
+{
+	local size operation
+	printf '\n### 128 in flight over TCP\n\nrkv in one session, redis in 8 pipelines of 16, '
+	printf 'memcached in 128 connections; a server has one thread, and keys are drawn evenly.\n'
+	for size in 100 1000; do
+		for operation in GET UPDATE; do
+			printf '\n%s of %s bytes:\n\n' $operation $size
+			table tcp | awk -F , -v x=$size '$1 == x' | of_operation $operation |
+				rates_table
+		done
+	done
 }
 
 workloads_section()

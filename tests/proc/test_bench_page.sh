@@ -23,6 +23,8 @@ rows()
 for operation in GET UPDATE; do
 	rows peers 0 'rkv shm' $operation 300 100 200
 	rows peers 0 memcached $operation 7 5 6 8
+	rows tcp 100 'rkv tcp' $operation 900
+	rows tcp 1000 'rkv tcp' $operation 400
 	rows sizes 16 'rkv shm' $operation 30
 	rows sizes 16 'raw shm' $operation 60
 	rows sizes 1024 'rkv shm' $operation 10
@@ -45,6 +47,8 @@ line()
 is "the median of an odd number, and its spread" "$(line 'rkv shm GET')" \
 	"| rkv shm GET | 200 | 100 to 300 | 20.0 | 99.0 | 0.400 | 0.100 | 2000000 | 1.000 |"
 is "and of an even one" "$(line 'memcached GET' | cut -d'|' -f3,4)" " 6 | 5 to 8 "
+is "over TCP, a table for each size" "$(grep -F '| rkv tcp GET |' "$OUT/README.md" |
+	cut -d'|' -f3 | tr '\n' ' ')" " 900   400  "
 is "how much of the bare fabric" "$(line 16)" "| 16 | 30 | 60 | 50 % |"
 is "for each size" "$(line 1024)" "| 1024 | 10 | 40 | 25 % |"
 is "every picture is there" "$(sed -n 's/^!\[.*(\(.*\))$/\1/p' "$OUT/README.md" |
