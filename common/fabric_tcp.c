@@ -5,7 +5,8 @@
  *
  *   post  ---> outbox (frames; long WRITEs by reference)
  *   poll  ---> one system call: send the outbox, receive what is there ---> scatter, complete
- *   wait  ---> one system call: receive, but sleep until something comes or time is up
+ *   wait  ---> receive: look for a while, then sleep, until something comes or time is up: two
+ *              system calls, or one where looking has been of no use (common/tcp_spin.h)
  *
  * A quiet batch is sent at once, unless completions are out, or the last poll delivered several:
  * then it goes with what is sent next, by the poll or wait that follows. (Marks of pipelined

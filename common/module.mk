@@ -6,5 +6,5 @@ common_SRC += common/loop.c
 common_SRC += common/cm_rdma.c common/fabric_verbs.c common/fabric_verbs_connect.c \
 	common/fabric_verbs_device.c common/fabric_verbs_server.c
 common_SRC += common/fabric_tcp.c common/tcp_frames.c common/tcp_hello.c common/tcp_link.c \
-	common/tcp_outbox.c common/tcp_responder.c common/tcp_server.c
+	common/tcp_outbox.c common/tcp_responder.c common/tcp_server.c common/tcp_spin.c
 common_SRC += common/auth.c common/secret.c common/tls.c

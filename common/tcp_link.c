@@ -26,7 +26,8 @@ static int
 new_ring(struct io_uring *ring)
 {
 	/* Who waits for completions asks the kernel; older ones interrupt the thread besides. */
-	int error = -io_uring_queue_init(RING_ENTRIES, ring, IORING_SETUP_COOP_TASKRUN);
+	int error = -io_uring_queue_init(RING_ENTRIES, ring,
+					 IORING_SETUP_COOP_TASKRUN | TCP_SPIN_SETUP);
 	if (error == EINVAL)
 		error = -io_uring_queue_init(RING_ENTRIES, ring, 0);
 	if (error)
@@ -192,6 +193,18 @@ reap(struct tcp_link *link, int result[N_REQUESTS])
 	return n;
 }
 
+static int
+enter(struct tcp_link *link, unsigned n, bool waits)
+{
+	if (!waits) {
+		link->n_calls++;
+		return io_uring_submit_and_wait(&link->ring, n);
+	}
+	int rc = tcp_spin_wait(&link->spin, &link->ring, n);
+	link->n_calls += link->spin.n_calls;
+	return rc;
+}
+
 int
 tcp_link_run(struct tcp_link *link, struct tcp_transfer *t)
 {
@@ -204,8 +217,7 @@ tcp_link_run(struct tcp_link *link, struct tcp_transfer *t)
 	bool is_taken = false;
 	unsigned n = prepare(link, t, &timeout), n_back = 0, n_failed = 0;
 	while (n_back < n) {
-		link->n_calls++;
-		int rc = io_uring_submit_and_wait(&link->ring, n - n_back);
+		int rc = enter(link, n - n_back, t->wait_ns > 0);
 		is_taken |= rc > 0;
 		n_back += reap(link, result);
 		if (rc >= 0 || rc == -EINTR)

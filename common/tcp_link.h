@@ -20,6 +20,7 @@
 
 #include "common/fabric_tcp.h"
 #include "common/tcp_outbox.h"
+#include "common/tcp_spin.h"
 
 #define TCP_LINK_STRETCHES 64u /* of memory, in one send */
 
@@ -28,12 +29,13 @@ struct tcp_link {
 	bool has_ring;
 	bool has_fixed_file; /* the ring knows the socket by the number 0 */
 	uint64_t n_calls;    /* system calls so far */
+	struct tcp_spin spin;
 	struct io_uring ring;
 	struct msghdr msg;
 	struct iovec iov[TCP_LINK_STRETCHES];
 };
 
-/* What one system call shall do, and what came of it. */
+/* What one system call shall do, two if it waits, and what came of it. */
 struct tcp_transfer {
 	const struct tcp_outbox *outbox; /* to be sent, as far as the socket takes it; NULL: not */
 	struct iovec target;             /* to receive to what is there; no length: nothing */

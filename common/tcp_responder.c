@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Responders: tcp_responder.h. The thread sleeps in its ring, works off all that has arrived, and
- * hands the kernel all replies with the call in which it sleeps again: under load one system call
- * for many frames of many connections.
+ * Responders: tcp_responder.h. The thread waits for its ring, works off all that has arrived, and
+ * hands the kernel all replies with the call in which it waits again: under load one system call
+ * for many frames of many connections. Before it sleeps it looks at its ring for a while, if that
+ * has been of use (common/tcp_spin.h).
  *
  *   ring ---> received ---> hold ---> work: consume, execute, fill out ---> (end of the round) send
  *              sent    --------------> work ...
@@ -40,6 +41,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/tcp_link.h"
+#include "common/tcp_spin.h"
 
 #define ENTRIES 512u
 #define CQ_ENTRIES 4096u
@@ -56,6 +58,7 @@ TAILQ_HEAD(conn_queue, tcp_conn);
 struct tcp_responder {
 	const struct tcp_terms *terms;
 	struct io_uring ring;
+	struct tcp_spin spin;
 	struct io_uring_buf_ring *shared; /* NULL: the kernel has none */
 	unsigned char *chunks;
 	int next_held[N_CHUNKS];
@@ -553,8 +556,10 @@ static void
 enter(struct tcp_responder *r)
 {
 	const struct timespec pause = {.tv_nsec = CLOCK_NS_PER_MS};
-	count(&r->n_calls, 1);
-	int n = io_uring_submit_and_wait(&r->ring, !r->is_urgent && STAILQ_EMPTY(&r->dirty));
+	bool waits = !r->is_urgent && STAILQ_EMPTY(&r->dirty);
+	int n = waits ? tcp_spin_wait(&r->spin, &r->ring, 1)
+		      : io_uring_submit_and_wait(&r->ring, 0);
+	count(&r->n_calls, waits ? r->spin.n_calls : 1);
 	if (n < 0 && n != -EINTR && n != -EBUSY)
 		nanosleep(&pause, NULL); /* the kernel is short of memory: it may have some soon */
 }
@@ -595,8 +600,8 @@ static int
 open_ring(struct tcp_responder *r)
 {
 	static const unsigned flags[] = {
-		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
-		IORING_SETUP_COOP_TASKRUN,
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | TCP_SPIN_SETUP,
+		IORING_SETUP_COOP_TASKRUN | TCP_SPIN_SETUP,
 		0,
 	};
 	int error = EINVAL;

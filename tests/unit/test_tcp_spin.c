@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Waits for a ring: one that looks at it first is a system call more, and that is how looks are
+ * counted. What comes is a timeout of 50 ms, far behind any look, or a no-op that is there at once.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/tcp_spin.h"
+
+static struct io_uring ring;
+
+static int
+setup(void **state)
+{
+	(void)state;
+	return io_uring_queue_init(4, &ring, 0);
+}
+
+static int
+teardown(void **state)
+{
+	(void)state;
+	io_uring_queue_exit(&ring);
+	return 0;
+}
+
+static void
+take_one(int expected)
+{
+	struct io_uring_cqe *cqe;
+	assert_int_equal(io_uring_peek_cqe(&ring, &cqe), 0);
+	assert_int_equal(cqe->res, expected);
+	io_uring_cqe_seen(&ring, cqe);
+}
+
+static unsigned
+wait_in_vain(struct tcp_spin *spin)
+{
+	static struct __kernel_timespec late = {.tv_nsec = 50000000};
+	io_uring_prep_timeout(io_uring_get_sqe(&ring), &late, 0, 0);
+	assert_int_equal(tcp_spin_wait(spin, &ring, 1), 1);
+	take_one(-ETIME);
+	return spin->n_calls;
+}
+
+static unsigned
+wait_for_what_comes(struct tcp_spin *spin)
+{
+	io_uring_prep_nop(io_uring_get_sqe(&ring));
+	assert_int_equal(tcp_spin_wait(spin, &ring, 1), 1);
+	take_one(0);
+	return spin->n_calls;
+}
+
+/* After one in vain a wait does not look, then three, then seven. */
+static void
+looks_in_vain_become_rare(void **state)
+{
+	struct tcp_spin spin = {0};
+	(void)state;
+	for (unsigned i = 0; i < 14; i++)
+		assert_int_equal(wait_in_vain(&spin), i == 0 || i == 2 || i == 6 ? 2 : 1);
+}
+
+static void
+one_in_64_remains(void **state)
+{
+	struct tcp_spin spin = {0};
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		spin.n_skipped = 0; /* as if that many waits had passed */
+		assert_int_equal(wait_in_vain(&spin), 2);
+		assert_in_range(spin.n_skipped, 1, 63);
+	}
+	assert_int_equal(spin.n_skipped, 63);
+}
+
+static void
+one_that_is_of_use_brings_them_back(void **state)
+{
+	struct tcp_spin spin = {.n_skips = 63};
+	(void)state;
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(wait_for_what_comes(&spin), 2);
+}
+
+/* What is there already needs neither a look nor a second call. */
+static void
+what_is_there_is_taken(void **state)
+{
+	struct tcp_spin spin = {0};
+	(void)state;
+	io_uring_prep_nop(io_uring_get_sqe(&ring));
+	assert_int_equal(io_uring_submit(&ring), 1);
+	assert_int_equal(tcp_spin_wait(&spin, &ring, 1), 0);
+	assert_int_equal(spin.n_calls, 1);
+	take_one(0);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(looks_in_vain_become_rare),
+		cmocka_unit_test(one_in_64_remains),
+		cmocka_unit_test(one_that_is_of_use_brings_them_back),
+		cmocka_unit_test(what_is_there_is_taken),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
