@@ -27,132 +27,28 @@
 #include "common/err.h"
 #include "common/fabric_tcp.h"
 #include "server/guard.h"
-#include "tests/proc/raw.h"
+#include "tests/proc/login.h"
 
-#define APP "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a"
-#define VIEW "c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3"
-#define BOSS "e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1e1"
-#define OTHER "0000000000000000000000000000000000000000000000000000000000000000"
 #define OTHER_UID 65534
 
 static struct server *server;
-static char directory[64];
-
-/* ---- Files ---- */
-
-static const char *
-path_of(const char *name)
-{
-	static char paths[4][128];
-	static unsigned n;
-	char *path = paths[n++ % 4];
-	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
-	return path;
-}
-
-static const char *
-write_file(const char *name, mode_t mode, const char *text)
-{
-	const char *path = path_of(name);
-	FILE *file = fopen(path, "we");
-	assert_non_null(file);
-	assert_int_equal(fputs(text, file) < 0, 0);
-	assert_int_equal(fclose(file), 0);
-	assert_int_equal(chmod(path, mode), 0);
-	return path;
-}
-
-#define ALL_TENANTS                                                                                \
-	"# all\n\napp read-write " APP "\nview\tread-only " VIEW "\nboss admin " BOSS "\n"
 
 static int
 set_up(void **state)
 {
 	(void)state;
-	snprintf(directory, sizeof(directory), "/tmp/rkv-uninvited-XXXXXX");
-	assert_non_null(mkdtemp(directory));
-	write_file("app", 0600, APP "\n");
-	write_file("view", 0400, "  " VIEW "\n");
+	login_make_files();
 	server = server_start("--pool-size", "8M", "--chunk-size", "64K", "--tenants",
-			      write_file("tenants", 0600, ALL_TENANTS), NULL);
+			      login_path("tenants"), NULL);
 	return 0;
 }
 
 static int
 tear_down(void **state)
 {
-	static const char *const names[] = {"app", "view", "tenants", "other"};
 	(void)state;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unlink(path_of(names[i]));
-	rmdir(directory);
+	login_remove_files();
 	return server_stop(server);
-}
-
-/* ---- Coming in, or not ---- */
-
-static struct secret
-secret_of(const char *text)
-{
-	struct secret secret = {.len = strlen(text)};
-	memcpy(secret.bytes, text, secret.len);
-	return secret;
-}
-
-static struct wire_hello
-hello_of(const char *tenant)
-{
-	struct wire_hello hello = raw_hello(WIRE_ROLE_CLIENT);
-	snprintf(hello.tenant, sizeof(hello.tenant), "%s", tenant);
-	assert_true(auth_nonce(hello.nonce));
-	return hello;
-}
-
-/* Sends a HELLO and takes the challenge. */
-static void
-begin(struct raw *raw, const struct wire_hello *hello, struct auth_said *said)
-{
-	raw_open(raw, server);
-	assert_true(raw_send(raw, hello, sizeof(*hello)));
-	assert_int_equal(raw_receive(raw), WIRE_CHALLENGE);
-	*said = (struct auth_said){.hello = *hello};
-	memcpy(&said->challenge, raw->in.bytes, sizeof(said->challenge));
-}
-
-static void
-send_proof(struct raw *raw, const struct auth_said *said, const char *secret)
-{
-	struct secret s = secret_of(secret);
-	struct wire_proof proof = {.header = raw_header(raw, WIRE_PROOF, sizeof(proof))};
-	assert_true(auth_client_proof(&s, said, proof.proof));
-	assert_true(raw_send(raw, &proof, sizeof(proof)));
-}
-
-/* As librkv does it, and checks the server's proof. */
-static void
-log_in(struct raw *raw, const char *tenant, const char *secret)
-{
-	struct auth_said said;
-	struct secret s = secret_of(secret);
-	unsigned char right[WIRE_PROOF_LEN];
-	struct wire_hello hello = hello_of(tenant);
-	begin(raw, &hello, &said);
-	send_proof(raw, &said, secret);
-	assert_int_equal(raw_receive(raw), WIRE_WELCOME);
-	memcpy(&raw->welcome, raw->in.bytes, sizeof(raw->welcome));
-	assert_true(auth_server_proof(&s, &said, &raw->welcome, right));
-	assert_memory_equal(raw->welcome.proof, right, sizeof(right));
-}
-
-static void
-expect_refused(struct raw *raw, int code, const char *part)
-{
-	assert_int_equal(raw_receive(raw), WIRE_REFUSED);
-	assert_int_equal(raw->in.refused.code, code);
-	if (!strstr(raw->in.refused.reason, part))
-		fail_msg("no `%s` in: %s", part, raw->in.refused.reason);
-	assert_int_equal(raw_receive(raw), 0);
-	raw_close(raw);
 }
 
 /* ---- Tests ---- */
@@ -167,7 +63,7 @@ without_a_tenant_nothing_is_told(void **state)
 		struct wire_hello hello = raw_hello(roles[i]);
 		raw_open(&raw, server);
 		assert_true(raw_send(&raw, &hello, sizeof(hello)));
-		expect_refused(&raw, ERR_PERM, "--tenant");
+		login_refused(&raw, ERR_PERM, "--tenant");
 	}
 }
 
@@ -176,13 +72,13 @@ each_role_is_told_with_the_servers_own_proof(void **state)
 {
 	static struct raw raw;
 	(void)state;
-	log_in(&raw, "app", APP);
+	login(&raw, server, "app", SECRET_APP);
 	assert_int_equal(raw.welcome.access, WIRE_ACCESS_WRITE);
 	raw_close(&raw);
-	log_in(&raw, "view", VIEW);
+	login(&raw, server, "view", SECRET_VIEW);
 	assert_int_equal(raw.welcome.access, WIRE_ACCESS_READ);
 	raw_close(&raw);
-	log_in(&raw, "boss", BOSS);
+	login(&raw, server, "boss", SECRET_BOSS);
 	assert_int_equal(raw.welcome.access, WIRE_ACCESS_ADMIN);
 	raw_close(&raw);
 }
@@ -191,15 +87,16 @@ static void
 a_wrong_secret_and_an_unknown_tenant_are_told_the_same(void **state)
 {
 	static struct raw raw;
-	static const char *const wrong[][2] = {{"app", OTHER}, {"app", VIEW}, {"nobody", OTHER}};
+	static const char *const wrong[][2] = {
+		{"app", SECRET_OTHER}, {"app", SECRET_VIEW}, {"nobody", SECRET_OTHER}};
 	char first[LIMIT_REASON_MAX] = "";
 	struct auth_said said;
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		struct wire_hello hello = hello_of(wrong[i][0]);
-		begin(&raw, &hello, &said);
-		send_proof(&raw, &said, wrong[i][1]);
-		expect_refused(&raw, ERR_PERM, "not let in");
+		struct wire_hello hello = login_hello(wrong[i][0]);
+		login_begin(&raw, server, &hello, &said);
+		login_prove(&raw, &said, wrong[i][1]);
+		login_refused(&raw, ERR_PERM, "not let in");
 		if (!first[0])
 			memcpy(first, raw.in.refused.reason, sizeof(first));
 		assert_string_equal(raw.in.refused.reason, first);
@@ -211,12 +108,12 @@ a_name_without_an_end_is_nobodys(void **state)
 {
 	static struct raw raw;
 	struct auth_said said;
-	struct wire_hello hello = hello_of("app");
+	struct wire_hello hello = login_hello("app");
 	(void)state;
 	memset(hello.tenant, 'a', sizeof(hello.tenant));
-	begin(&raw, &hello, &said);
-	send_proof(&raw, &said, APP);
-	expect_refused(&raw, ERR_PERM, "not let in");
+	login_begin(&raw, server, &hello, &said);
+	login_prove(&raw, &said, SECRET_APP);
+	login_refused(&raw, ERR_PERM, "not let in");
 }
 
 /* The same HELLO, even its nonce, gets another challenge: what was heard once proves nothing. */
@@ -225,16 +122,16 @@ a_replayed_proof_proves_nothing(void **state)
 {
 	static struct raw raw;
 	struct auth_said first, second;
-	struct wire_hello hello = hello_of("app");
+	struct wire_hello hello = login_hello("app");
 	(void)state;
-	begin(&raw, &hello, &first);
-	send_proof(&raw, &first, APP);
+	login_begin(&raw, server, &hello, &first);
+	login_prove(&raw, &first, SECRET_APP);
 	assert_int_equal(raw_receive(&raw), WIRE_WELCOME);
 	raw_close(&raw);
-	begin(&raw, &hello, &second);
+	login_begin(&raw, server, &hello, &second);
 	assert_memory_not_equal(first.challenge.nonce, second.challenge.nonce, WIRE_NONCE_LEN);
-	send_proof(&raw, &first, APP);
-	expect_refused(&raw, ERR_PERM, "not let in");
+	login_prove(&raw, &first, SECRET_APP);
+	login_refused(&raw, ERR_PERM, "not let in");
 }
 
 /* A proof says which hello it belongs to: no field of that can be another on the way. */
@@ -245,16 +142,16 @@ a_proof_is_bound_to_all_that_was_said(void **state)
 	struct auth_said said;
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		struct wire_hello hello = hello_of("app");
-		begin(&raw, &hello, &said);
+		struct wire_hello hello = login_hello("app");
+		login_begin(&raw, server, &hello, &said);
 		if (i == 0)
 			memcpy(said.hello.tenant, "view", 5);
 		else if (i == 1)
 			said.hello.nonce[0] ^= 1;
 		else
 			said.binding[0] ^= 1;
-		send_proof(&raw, &said, APP);
-		expect_refused(&raw, ERR_PERM, "not let in");
+		login_prove(&raw, &said, SECRET_APP);
+		login_refused(&raw, ERR_PERM, "not let in");
 	}
 }
 
@@ -266,19 +163,19 @@ before_the_proof_only_a_proof_is_taken(void **state)
 	static const enum wire_type types[] = {WIRE_STATS, WIRE_PING, WIRE_JOIN, WIRE_HELLO};
 	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		struct wire_hello hello = hello_of("app");
-		begin(&raw, &hello, &said);
+		struct wire_hello hello = login_hello("app");
+		login_begin(&raw, server, &hello, &said);
 		hello.header = raw_header(&raw, types[i], sizeof(hello.header));
 		assert_true(raw_send(&raw, &hello, sizeof(hello.header)));
-		expect_refused(&raw, ERR_INVALID, "not answered with a proof");
+		login_refused(&raw, ERR_INVALID, "not answered with a proof");
 	}
 	struct wire_proof proof = {.header = raw_header(&raw, WIRE_PROOF, sizeof(proof))};
 	raw_open(&raw, server);
 	assert_true(raw_send(&raw, &proof, sizeof(proof)));
-	expect_refused(&raw, ERR_INVALID, "not a hello");
-	log_in(&raw, "app", APP);
+	login_refused(&raw, ERR_INVALID, "not a hello");
+	login(&raw, server, "app", SECRET_APP);
 	assert_true(raw_send(&raw, &proof, sizeof(proof)));
-	expect_refused(&raw, ERR_INVALID, "nobody asked for");
+	login_refused(&raw, ERR_INVALID, "nobody asked for");
 }
 
 /* ---- Tokens ---- */
@@ -292,8 +189,8 @@ a_token_is_of_one_connection_and_works_once(void **state)
 	if (!server->socket[0])
 		skip();
 	assert_int_equal(raw_present(server, token), -1);
-	log_in(&closed, "app", APP);
-	log_in(&raw, "app", APP);
+	login(&closed, server, "app", SECRET_APP);
+	login(&raw, server, "app", SECRET_APP);
 	assert_memory_not_equal(raw.welcome.token, closed.welcome.token, WIRE_TOKEN_LEN);
 	for (unsigned bit = 0; bit < 8 * WIRE_TOKEN_LEN; bit += 31) {
 		memcpy(token, raw.welcome.token, WIRE_TOKEN_LEN);
@@ -339,7 +236,7 @@ the_kernel_lets_a_reader_write_nothing(void **state)
 	(void)state;
 	if (!server->socket[0])
 		skip();
-	log_in(&raw, "view", VIEW);
+	login(&raw, server, "view", SECRET_VIEW);
 	int fd = raw_present(server, raw.welcome.token);
 	assert_in_range(fd, 0, 1 << 20);
 	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
@@ -358,21 +255,6 @@ the_kernel_lets_a_reader_write_nothing(void **state)
 	raw_close(&raw);
 }
 
-static struct rkv_client *
-open_as(const char *tenant, rkv_log_fn log, void *arg)
-{
-	struct rkv_options options;
-	struct rkv_client *client;
-	rkv_options_init(&options);
-	options.tenant = tenant;
-	options.secret_file = path_of(tenant);
-	options.connect_timeout_ms = PROC_WAIT_MS;
-	options.log = log;
-	options.log_arg = arg;
-	assert_int_equal(rkv_open(server->address, &options, &client), RKV_OK);
-	return client;
-}
-
 static void
 keep_line(void *arg, int level, const char *line)
 {
@@ -383,7 +265,7 @@ keep_line(void *arg, int level, const char *line)
 static void
 put(const char *value)
 {
-	struct rkv_client *client = open_as("app", NULL, NULL);
+	struct rkv_client *client = login_open(server, "app", NULL, NULL);
 	struct rkv_session *session;
 	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
 	assert_int_equal(rkv_put(session, "key", 3, value, strlen(value), NULL, NULL), RKV_OK);
@@ -408,7 +290,7 @@ a_reader_reads_and_its_mutations_fail_at_once(void **state)
 	struct rkv_stats_values stats;
 	(void)state;
 	put("value");
-	struct rkv_client *client = open_as("view", keep_line, line);
+	struct rkv_client *client = login_open(server, "view", keep_line, line);
 	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
 	holds_value(session, "value");
 	assert_int_equal(rkv_put(session, "key", 3, "x", 1, NULL, NULL), RKV_E_PERM);
@@ -435,9 +317,9 @@ a_reader_reads_where_values_are_evicted(void **state)
 	struct rkv_stats_values stats;
 	(void)state;
 	server = server_start("--pool-size", "8M", "--chunk-size", "64K", "--evict", "yes",
-			      "--tenants", path_of("tenants"), NULL);
+			      "--tenants", login_path("tenants"), NULL);
 	put("value");
-	struct rkv_client *client = open_as("view", NULL, NULL);
+	struct rkv_client *client = login_open(server, "view", NULL, NULL);
 	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
 	holds_value(session, "value");
 	holds_value(session, "value");
@@ -474,7 +356,7 @@ static int
 status_as(const char *tenant, enum fab_kind kind, uint64_t *word)
 {
 	struct rkv_session *session;
-	struct rkv_client *client = open_as(tenant, NULL, NULL);
+	struct rkv_client *client = login_open(server, tenant, NULL, NULL);
 	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
 	holds_value(session, "value");
 	int status = status_of(session->link.fab, session->link.ep, kind, word);
@@ -525,7 +407,7 @@ a_look_only_reads(void **state)
 	if (server->socket[0])
 		skip();
 	assert_ptr_not_equal(word, MAP_FAILED);
-	log_in(&raw, "app", APP);
+	login(&raw, server, "app", SECRET_APP);
 	offer.len = raw.welcome.region[0].len;
 	memcpy(offer.token, raw.welcome.token, sizeof(offer.token));
 	snprintf(offer.tcp_address, sizeof(offer.tcp_address), "%s", server->address);
@@ -548,8 +430,8 @@ a_reader_that_does_not_move_on_holds_g_back(void **state)
 {
 	static struct raw reader, writer;
 	(void)state;
-	log_in(&writer, "app", APP);
-	log_in(&reader, "view", VIEW);
+	login(&writer, server, "app", SECRET_APP);
+	login(&reader, server, "view", SECRET_VIEW);
 	struct raw_session session = raw_join(&reader, 0);
 	int64_t deadline = proc_deadline(PROC_WAIT_MS);
 	while (raw_stat(&writer, "stamp_newest") < session.stamp + 5)
@@ -566,7 +448,7 @@ only_an_admin_takes_snapshots(void **state)
 	struct wire_snapshot ask = {.name = "s"};
 	struct wire_snapshot_state answer;
 	(void)state;
-	log_in(&raw, "app", APP);
+	login(&raw, server, "app", SECRET_APP);
 	ask.header = raw_header(&raw, WIRE_SNAPSHOT, sizeof(ask));
 	assert_true(raw_send(&raw, &ask, sizeof(ask)));
 	assert_int_equal(raw_receive(&raw), WIRE_SNAPSHOT_STATE);
@@ -574,7 +456,7 @@ only_an_admin_takes_snapshots(void **state)
 	assert_int_equal(answer.code, ERR_PERM);
 	assert_non_null(strstr(answer.reason, "role admin"));
 	raw_close(&raw);
-	log_in(&raw, "boss", BOSS);
+	login(&raw, server, "boss", SECRET_BOSS);
 	assert_true(raw_send(&raw, &ask, sizeof(ask)));
 	assert_int_equal(raw_receive(&raw), WIRE_SNAPSHOT_STATE);
 	memcpy(&answer, raw.in.bytes, sizeof(answer));
@@ -591,17 +473,17 @@ nobody_ends_the_session_of_another_tenant(void **state)
 	(void)state;
 	if (!server->socket[0])
 		skip(); /* only who has mapped the pool lingers */
-	log_in(&app, "app", APP);
+	login(&app, server, "app", SECRET_APP);
 	raw_map(&app);
 	struct raw_session session = raw_join(&app, 0);
 	close(app.fd); /* it lingers: this process has mapped the pool */
 	app.fd = -1;
-	log_in(&view, "view", VIEW);
+	login(&view, server, "view", SECRET_VIEW);
 	assert_true(raw_stat_becomes(&view, "sessions_lingering", 1));
 	raw_join(&view, session.serial);
 	assert_int_equal(raw_stat(&view, "sessions_lingering"), 1);
 	raw_close(&view);
-	log_in(&view, "app", APP);
+	login(&view, server, "app", SECRET_APP);
 	raw_map(&view);
 	raw_join(&view, session.serial);
 	assert_int_equal(raw_stat(&view, "sessions_lingering"), 0);
@@ -616,7 +498,7 @@ reload(const char *tenants, const char *said)
 {
 	size_t before;
 	proc_text(server->proc, PROC_ERR, &before);
-	write_file("tenants", 0600, tenants);
+	login_write("tenants", 0600, tenants);
 	proc_signal(server->proc, SIGHUP);
 	int64_t deadline = proc_deadline(PROC_WAIT_MS);
 	while (!strstr(proc_text(server->proc, PROC_ERR, NULL) + before, said))
@@ -629,28 +511,29 @@ a_tenant_that_is_gone_or_changed_is_cut_off(void **state)
 {
 	static struct raw app, view, boss;
 	(void)state;
-	log_in(&app, "app", APP);
-	log_in(&view, "view", VIEW);
-	log_in(&boss, "boss", BOSS);
-	reload("app read-write " APP "\nboss admin " OTHER "\n", "2 connections were cut off");
-	expect_refused(&view, ERR_PERM, "view was removed or changed");
+	login(&app, server, "app", SECRET_APP);
+	login(&view, server, "view", SECRET_VIEW);
+	login(&boss, server, "boss", SECRET_BOSS);
+	reload("app read-write " SECRET_APP "\nboss admin " SECRET_OTHER "\n",
+	       "2 connections were cut off");
+	login_refused(&view, ERR_PERM, "view was removed or changed");
 	if (server->socket[0])
 		assert_int_equal(raw_present(server, view.welcome.token), -1);
-	expect_refused(&boss, ERR_PERM, "boss was removed or changed");
+	login_refused(&boss, ERR_PERM, "boss was removed or changed");
 	assert_int_equal(raw_ask(&app, WIRE_PING, NULL), WIRE_PONG);
-	log_in(&boss, "boss", OTHER);
+	login(&boss, server, "boss", SECRET_OTHER);
 	raw_close(&boss);
-	reload("app read-only " APP "\n", "1 connections were cut off"); /* another role */
-	expect_refused(&app, ERR_PERM, "app was removed or changed");
-	reload(ALL_TENANTS, "3 tenants");
-	log_in(&app, "app", APP);
+	reload("app read-only " SECRET_APP "\n", "1 connections were cut off"); /* another role */
+	login_refused(&app, ERR_PERM, "app was removed or changed");
+	reload(LOGIN_TENANTS, "3 tenants");
+	login(&app, server, "app", SECRET_APP);
 	reload("app read-write short\n", "are what they were");
 	assert_int_equal(raw_ask(&app, WIRE_PING, NULL), WIRE_PONG);
 	reload("", "no tenant is named");
 	raw_close(&app);
-	log_in(&view, "view", VIEW);
+	login(&view, server, "view", SECRET_VIEW);
 	raw_close(&view);
-	write_file("tenants", 0600, ALL_TENANTS);
+	login_write("tenants", 0600, LOGIN_TENANTS);
 }
 
 /* A client goes on with the new secret, because it reads its file again. */
@@ -660,18 +543,18 @@ a_client_takes_up_a_changed_secret(void **state)
 	struct rkv_session *session;
 	(void)state;
 	put("before");
-	struct rkv_client *client = open_as("app", NULL, NULL);
+	struct rkv_client *client = login_open(server, "app", NULL, NULL);
 	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
 	holds_value(session, "before");
-	write_file("app", 0600, OTHER "\n");
-	reload("app read-write " OTHER "\n", "1 connections were cut off");
+	login_write("app", 0600, SECRET_OTHER "\n");
+	reload("app read-write " SECRET_OTHER "\n", "1 connections were cut off");
 	int64_t deadline = proc_deadline(PROC_WAIT_MS);
 	while (rkv_put(session, "key", 3, "after", 5, NULL, NULL) != RKV_OK)
 		assert_true(proc_pause(deadline));
 	holds_value(session, "after");
 	rkv_close(client);
-	write_file("app", 0600, APP "\n");
-	reload(ALL_TENANTS, "3 tenants");
+	login_write("app", 0600, SECRET_APP "\n");
+	reload(LOGIN_TENANTS, "3 tenants");
 }
 
 /* ---- Too many failures ---- */
@@ -696,11 +579,11 @@ failures_of_an_address_are_bounded(void **state)
 	(void)state;
 	int64_t began_ns = clock_now_ns();
 	for (unsigned i = 0; i < N; i++) {
-		struct wire_hello hello = hello_of("app");
-		begin(&failing[i], &hello, &said);
-		send_proof(&failing[i], &said, OTHER);
+		struct wire_hello hello = login_hello("app");
+		login_begin(&failing[i], server, &hello, &said);
+		login_prove(&failing[i], &said, SECRET_OTHER);
 	}
-	log_in(&raw, "app", APP);
+	login(&raw, server, "app", SECRET_APP);
 	raw_close(&raw);
 	for (unsigned i = 0; i < N; i++) {
 		n_answered += raw_receive(&failing[i]) == WIRE_REFUSED;
@@ -708,52 +591,7 @@ failures_of_an_address_are_bounded(void **state)
 	}
 	int64_t took_s = (clock_now_ns() - began_ns) / CLOCK_NS_PER_S + 1;
 	assert_in_range(n_answered, 0, GUARD_BURST + (unsigned)took_s);
-	log_in(&raw, "app", APP);
-	raw_close(&raw);
-}
-
-/* ---- Crowds ---- */
-
-/* As many as the limit of descriptors allows; returns how many to try. */
-static unsigned
-most_connections(void)
-{
-	struct rlimit limit;
-	getrlimit(RLIMIT_NOFILE, &limit);
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-	getrlimit(RLIMIT_NOFILE, &limit);
-	return limit.rlim_cur > 10200 ? 10000 : (unsigned)limit.rlim_cur - 200;
-}
-
-/* Connections that say nothing, a byte, or garbage: who is invited comes in all the same. */
-static void
-half_open_connections_shut_nobody_out(void **state)
-{
-	static struct raw raw, one;
-	int *crowd;
-	static const char *const words[] = {"", "R", "garbage that is no message"};
-	unsigned n = most_connections();
-	(void)state;
-	crowd = calloc(n, sizeof(*crowd));
-	assert_non_null(crowd);
-	log_in(&raw, "app", APP);
-	uint64_t n_joined = raw_stat(&raw, "sessions_joined");
-	for (unsigned i = 0; i < n; i++) {
-		const char *word = words[i % 3];
-		raw_open(&one, server);
-		raw_send(&one, word, strlen(word));
-		crowd[i] = one.fd;
-		if (i % 2500 == 2499) {
-			log_in(&one, "view", VIEW);
-			raw_close(&one);
-		}
-	}
-	put("in the crowd");
-	assert_int_equal(raw_stat(&raw, "sessions_joined"), n_joined + 1);
-	for (unsigned i = 0; i < n; i++)
-		close(crowd[i]);
-	free(crowd);
+	login(&raw, server, "app", SECRET_APP);
 	raw_close(&raw);
 }
 
@@ -784,8 +622,8 @@ beyond_loopback_only_with_tenants_or_on_purpose(void **state)
 {
 	static const char *const open[] = {"--listen", "0.0.0.0:0",  "--pool-size",
 					   "8M",       "--insecure", NULL};
-	const char *const named[] = {"--listen",  "0.0.0.0:0",        "--pool-size", "8M",
-				     "--tenants", path_of("tenants"), NULL};
+	const char *const named[] = {"--listen",  "0.0.0.0:0",           "--pool-size", "8M",
+				     "--tenants", login_path("tenants"), NULL};
 	(void)state;
 	no_start("--insecure", "0.0.0.0:0", NULL, NULL);
 	no_start("--tenants", "[::]:0", NULL, NULL);
@@ -804,22 +642,23 @@ a_file_of_tenants_is_checked(void **state)
 		mode_t mode;
 		const char *text, *part;
 	} bad[] = {
-		{0644, ALL_TENANTS, "chmod 600"},
-		{0620, ALL_TENANTS, "chmod 600"},
+		{0644, LOGIN_TENANTS, "chmod 600"},
+		{0620, LOGIN_TENANTS, "chmod 600"},
 		{0600, "app read-write short\n", "openssl rand -hex 32"},
-		{0600, "app " APP "\n", "NAME ROLE SECRET"},
-		{0600, "app root " APP "\n", "read-only, read-write or admin"},
-		{0600, "a/b read-only " APP "\n", "letters, digits"},
-		{0600, "app admin " APP "\napp admin " APP "\n", ":2: tenant app is there twice"},
+		{0600, "app " SECRET_APP "\n", "NAME ROLE SECRET"},
+		{0600, "app root " SECRET_APP "\n", "read-only, read-write or admin"},
+		{0600, "a/b read-only " SECRET_APP "\n", "letters, digits"},
+		{0600, "app admin " SECRET_APP "\napp admin " SECRET_APP "\n",
+		 ":2: tenant app is there twice"},
 		{0600, "# nobody\n", "no tenant is named"},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		const char *path = write_file("other", bad[i].mode, bad[i].text);
+		const char *path = login_write("other", bad[i].mode, bad[i].text);
 		no_start(bad[i].part, "127.0.0.1:0", "--tenants", path);
 	}
-	no_start("No such file", "127.0.0.1:0", "--tenants", path_of("missing"));
-	no_start("--tls-key", "127.0.0.1:0", "--tls-cert", path_of("missing"));
+	no_start("No such file", "127.0.0.1:0", "--tenants", login_path("missing"));
+	no_start("--tls-key", "127.0.0.1:0", "--tls-cert", login_path("missing"));
 }
 
 int
@@ -845,7 +684,6 @@ main(void)
 		cmocka_unit_test(a_tenant_that_is_gone_or_changed_is_cut_off),
 		cmocka_unit_test(a_client_takes_up_a_changed_secret),
 		cmocka_unit_test(failures_of_an_address_are_bounded),
-		cmocka_unit_test(half_open_connections_shut_nobody_out),
 		cmocka_unit_test(beyond_loopback_only_with_tenants_or_on_purpose),
 		cmocka_unit_test(a_file_of_tenants_is_checked),
 	};
