@@ -378,6 +378,7 @@ open_region(struct rkv_client *client, enum kind kind, const struct offered *off
 		.base = r->base,
 		.len = r->len,
 		.r_key = r->r_key,
+		.only_reads = w->access == WIRE_ACCESS_READ,
 	};
 	static_assert(sizeof(offer.unix_path) == sizeof(w->unix_path), "paths");
 	static_assert(sizeof(offer.verbs_address) == sizeof(w->verbs_address), "addresses");

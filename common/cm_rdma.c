@@ -452,6 +452,42 @@ cm_take_request(const struct cm_event *event, struct wire_cm_request *ret_reques
 	return code;
 }
 
+/* To the next state, with what both sides have agreed on so far. Returns an errno. */
+static int
+change_state(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state, unsigned access,
+	     uint8_t read_depth)
+{
+	struct ibv_qp_attr attr = {.qp_state = state};
+	int mask;
+	if (rdma_init_qp_attr(id, &attr, &mask))
+		return errno;
+	attr.qp_access_flags = access;        /* INIT */
+	attr.max_dest_rd_atomic = read_depth; /* RTR */
+	attr.max_rd_atomic = 0;               /* RTS: the server asks for nothing */
+	return verbs_errno(ibv_modify_qp(qp, &attr, mask));
+}
+
+int
+cm_accept(struct rdma_cm_id *id, struct ibv_qp *qp, unsigned access, uint8_t read_depth,
+	  const struct wire_cm_accept *accept, char reason[VERBS_REASON_MAX])
+{
+	static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
+	struct rdma_conn_param param = {
+		.private_data = accept,
+		.private_data_len = sizeof(*accept),
+		.responder_resources = read_depth,
+		.qp_num = qp->qp_num,
+	};
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+		int error = change_state(id, qp, states[i], access, read_depth);
+		if (error)
+			return verbs_explain(error, "set up a queue pair for the client", reason);
+	}
+	if (rdma_accept(id, &param))
+		return verbs_explain(errno, "accept the client's connection", reason);
+	return 0;
+}
+
 void
 cm_reject(struct rdma_cm_id *id, int code, const char *text)
 {

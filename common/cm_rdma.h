@@ -55,10 +55,10 @@ int cm_next(struct rdma_event_channel *channel, struct cm_event *ret_event);
 int cm_id_create(struct rdma_event_channel *channel, void *context, struct rdma_cm_id **ret_id,
 		 char reason[VERBS_REASON_MAX]);
 
-/* Destroys the id's queue pair, if it has one, and the id. NULL is nothing. */
+/* Destroys the id, and before it the queue pair that cm_connect was for. NULL is nothing. */
 void cm_id_destroy(struct rdma_cm_id *id);
 
-/* Nothing of the queue pair touches local memory afterwards. An id without one stays as it is. */
+/* Nothing of that queue pair touches local memory afterwards. An id without one stays as it is. */
 void cm_qp_destroy(struct rdma_cm_id *id);
 
 /* Parses a numeric "host:port". Failure: ERR_CORRUPT. */
@@ -96,6 +96,14 @@ int cm_take_reject(const struct cm_event *event, const char *address,
 		   char reason[VERBS_REASON_MAX]);
 int cm_take_request(const struct cm_event *event, struct wire_cm_request *ret_request,
 		    char reason[VERBS_REASON_MAX]);
+
+/*
+ * Accepts a connection that is asked for, with a queue pair that nobody has used yet. access: what
+ * the device serves over it (IBV_ACCESS_REMOTE_...), and nothing else. librdmacm must not know the
+ * queue pair, or rdma_accept would grant everything: the caller destroys it, and then the id.
+ */
+int cm_accept(struct rdma_cm_id *id, struct ibv_qp *qp, unsigned access, uint8_t read_depth,
+	      const struct wire_cm_accept *accept, char reason[VERBS_REASON_MAX]);
 
 /* Refuses a connection that is asked for. code: a failure of err.h. */
 void cm_reject(struct rdma_cm_id *id, int code, const char *text);

@@ -71,6 +71,7 @@ struct fab_offer {
 	uint64_t base; /* the server's address of the region (verbs), 0 on soft fabrics */
 	uint64_t len;  /* bytes */
 	uint32_t r_key;
+	bool only_reads;         /* the server refuses what is not a READ: none is tried (verbs) */
 	char unix_path[108];     /* the socket that hands out the pool (shm) */
 	char verbs_address[64];  /* numeric "host:port" of the RDMA listener (verbs) */
 	char tcp_address[272];   /* "host:port" that takes data connections (tcp) */

@@ -67,7 +67,8 @@ int verbs_device_numa_node(const struct verbs_device *device);
 struct verbs_events {
 	/*
 	 * A peer asks to be connected. 0: it is accepted; else a failure of err.h, and a sentence
-	 * for the peer in reason. The owner keeps the peer until it destroys it or lost comes.
+	 * for the peer in reason. The owner keeps the peer until it destroys it or lost comes. It
+	 * may restrict this one.
 	 */
 	int (*admit)(void *arg, const struct wire_cm_request *request, struct verbs_peer *peer,
 		     char reason[sizeof(((struct wire_cm_reject *)NULL)->reason)]);
@@ -105,6 +106,12 @@ void verbs_server_expire(struct verbs_server *server, int64_t now_ns);
  * a peer that is just being admitted; one that is being reported lost is destroyed anyhow.
  */
 void verbs_peer_destroy(struct verbs_peer *peer); /* NULL is nothing */
+
+/*
+ * Of a peer that is just being admitted: the device serves its READs, and refuses its WRITEs and
+ * atomics whatever R_Key they have. The first that is refused ends the connection.
+ */
+void verbs_peer_restrict(struct verbs_peer *peer);
 
 /*
  * The server's own endpoint to its region, through the device (loop-back CAS, [ONE-WORD]). Tests on

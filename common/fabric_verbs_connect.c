@@ -237,6 +237,7 @@ endpoint_connect(struct verbs_endpoint *ep, const struct fab_ticket *ticket,
 		 const struct cm_wait *wait, char reason[VERBS_REASON_MAX])
 {
 	struct verbs_fab *f = verbs_fab_of(ep);
+	const struct verbs_region *region = (const struct verbs_region *)ep->ep.region;
 	const char *address = verbs_address_of(ep);
 	int r = cm_channel_create(&ep->channel, reason);
 	if (!r)
@@ -254,7 +255,7 @@ endpoint_connect(struct verbs_endpoint *ep, const struct fab_ticket *ticket,
 	r = create_queues(ep, f, reason);
 	if (!r)
 		r = shake_hands(ep, ticket, wait, reason);
-	if (!r)
+	if (!r && !region->offer.only_reads) /* who has no atomics has no replies to turn round */
 		r = verbs_learn_order(&ep->ep, 0, wait->deadline_ns, reason);
 	return r;
 }

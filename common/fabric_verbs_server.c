@@ -10,6 +10,9 @@
  *                                                                                        v
  *   the owner destroys it (its session is dead, [DEAD])       DISCONNECTED and the like: lost
  *
+ * What the device serves is said to the queue pair before the client can use it, so that who may
+ * only read is refused by the device, with any R_Key.
+ *
  * In any state a peer ends by the destruction of its queue pair, which returns when nothing late of
  * it can land. Strangers cost an id of rdma_cm while they are being refused; those whose request
  * was good and who then say nothing are bounded in time (and in number, as the owner admits none
@@ -39,11 +42,14 @@
 #define LOOPBACK_NS CLOCK_NS_PER_S /* to connect it: the caller's clients wait meanwhile */
 #define EVENTS_MAX 64 /* of one dispatch: then the others of this thread have their turn */
 #define LOOPBACK_DEPTH 64u
+#define REMOTE_ACCESS (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
 struct verbs_peer {
 	struct verbs_server *server;
 	struct rdma_cm_id *id;
+	struct ibv_qp *qp; /* NULL: not accepted yet, or destroyed */
 	int64_t since_ns;
+	bool only_reads;
 	bool is_half_open; /* accepted, and its connection is not complete yet */
 	bool is_owned;     /* its owner knows of it */
 	bool is_reported;  /* its owner is being told that it is lost */
@@ -90,11 +96,20 @@ peer_new(struct verbs_server *server, struct rdma_cm_id *id)
 }
 
 static void
+peer_destroy_qp(struct verbs_peer *peer)
+{
+	if (peer->qp)
+		ibv_destroy_qp(peer->qp);
+	peer->qp = NULL;
+}
+
+static void
 peer_free(struct verbs_peer *peer)
 {
 	if (peer->server->loopback == peer)
 		peer->server->loopback = NULL;
 	LIST_REMOVE(peer, entry);
+	peer_destroy_qp(peer);
 	cm_id_destroy(peer->id);
 	free(peer);
 }
@@ -104,7 +119,7 @@ static void
 peer_lost(struct verbs_peer *peer)
 {
 	struct verbs_server *server = peer->server;
-	cm_qp_destroy(peer->id); /* [DEAD] */
+	peer_destroy_qp(peer); /* [DEAD] */
 	if (peer->is_owned) {
 		peer->is_reported = true;
 		server->events.lost(server->events.arg, peer);
@@ -119,6 +134,12 @@ verbs_peer_destroy(struct verbs_peer *peer)
 		return;
 	rdma_disconnect(peer->id); /* so that the client knows at once, if it is there */
 	peer_free(peer);
+}
+
+void
+verbs_peer_restrict(struct verbs_peer *peer)
+{
+	peer->only_reads = true;
 }
 
 /* ---- Requests ---- */
@@ -158,15 +179,22 @@ peer_admit(struct verbs_peer *peer, const struct wire_cm_request *request,
 }
 
 static int
-peer_create_qp(struct verbs_peer *peer)
+peer_create_qp(struct verbs_peer *peer, char reason[VERBS_REASON_MAX])
 {
+	struct ibv_pd *pd = peer->server->device->pd;
 	struct ibv_qp_init_attr attr = {
 		.send_cq = peer->server->cq,
 		.recv_cq = peer->server->cq,
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC,
 	};
-	return rdma_create_qp(peer->id, peer->server->device->pd, &attr);
+	if (peer->id->verbs != pd->context) {
+		snprintf(reason, VERBS_REASON_MAX,
+			 "the client came in by another RDMA device than the region's");
+		return ERR_CONN;
+	}
+	peer->qp = ibv_create_qp(pd, &attr);
+	return peer->qp ? 0 : verbs_explain(errno, "create a queue pair for the client", reason);
 }
 
 static int
@@ -174,6 +202,7 @@ peer_accept(struct verbs_peer *peer, uint8_t wanted_depth, char reason[VERBS_REA
 {
 	struct verbs_server *server = peer->server;
 	uint8_t most = server->device->limits.serve_depth;
+	unsigned access = peer->only_reads ? IBV_ACCESS_REMOTE_READ : REMOTE_ACCESS;
 	struct wire_cm_accept accept = {
 		.magic = WIRE_CM_MAGIC,
 		.version = WIRE_VERSION,
@@ -183,18 +212,12 @@ peer_accept(struct verbs_peer *peer, uint8_t wanted_depth, char reason[VERBS_REA
 	};
 	for (unsigned i = 0; i < server->n_segments; i++)
 		accept.r_key[i] = server->mr[i]->rkey;
-	struct rdma_conn_param param = {
-		.private_data = &accept,
-		.private_data_len = sizeof(accept),
-		.responder_resources = wanted_depth < most ? wanted_depth : most,
-		.initiator_depth = 0, /* the server asks for nothing */
-	};
-	if (peer_create_qp(peer))
-		return verbs_explain(errno, "create a queue pair for the client", reason);
-	if (rdma_accept(peer->id, &param))
-		return verbs_explain(errno, "accept the client's connection", reason);
-	peer->is_half_open = true;
-	return 0;
+	int r = peer_create_qp(peer, reason);
+	if (!r)
+		r = cm_accept(peer->id, peer->qp, access, wanted_depth < most ? wanted_depth : most,
+			      &accept, reason);
+	peer->is_half_open = !r;
+	return r;
 }
 
 static void
@@ -265,7 +288,7 @@ establish_early(struct verbs_server *server, const struct ibv_qp *qp)
 {
 	struct verbs_peer *peer;
 	LIST_FOREACH(peer, &server->peers, entry)
-	if (peer->id->qp == qp)
+	if (peer->qp == qp)
 		(void)rdma_notify(peer->id, IBV_EVENT_COMM_EST);
 }
 
@@ -369,14 +392,12 @@ split(struct verbs_server *server, char reason[VERBS_REASON_MAX])
 static int
 register_region(struct verbs_server *server, char reason[VERBS_REASON_MAX])
 {
-	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-			   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	int r = split(server, reason);
 	for (unsigned i = 0; i < server->n_segments && !r; i++) {
 		size_t off = i * server->segment_len, left = server->len - off;
 		r = verbs_register(server->device->pd, server->base + off,
-				   left < server->segment_len ? left : server->segment_len, access,
-				   &server->mr[i], reason);
+				   left < server->segment_len ? left : server->segment_len,
+				   IBV_ACCESS_LOCAL_WRITE | REMOTE_ACCESS, &server->mr[i], reason);
 	}
 	return r;
 }

@@ -54,8 +54,8 @@ peers_expect(struct peers *peers, struct session *session)
 /* ---- Admitting ---- */
 
 /*
- * Where the connection's peer belongs, or NULL, with a reason. A look only reads, whoever looks. A
- * queue pair has all rights once librdmacm has connected it: so over verbs no reader comes in.
+ * Where the connection's peer belongs, or NULL, with a reason. A look over tcp only reads, whoever
+ * looks. Over verbs who may write learns by an atomic how his device returns those, also there.
  */
 static struct peer **
 place_for(struct peers *peers, const struct wire_cm_request *request, bool *ret_only_reads,
@@ -71,13 +71,7 @@ place_for(struct peers *peers, const struct wire_cm_request *request, bool *ret_
 		*ret_reason = "no control connection has this token";
 		return NULL;
 	}
-	bool is_reader = client->access == WIRE_ACCESS_READ;
-	if (is_reader && peers->verbs) {
-		*ret_reason = "no read-only connections over RDMA yet: use --fabric soft on the "
-			      "server";
-		return NULL;
-	}
-	*ret_only_reads = is_reader || is_look;
+	*ret_only_reads = client->access == WIRE_ACCESS_READ || (is_look && peers->tcp);
 	if (!is_look) {
 		struct session *session =
 			sessions_admit(peers->sessions, &client->owner, request->session_slot,
@@ -104,7 +98,9 @@ admit(struct peers *peers, const struct wire_cm_request *request, struct peer *p
 		peers->n_refused++;
 		return ERR_PERM;
 	}
-	if (only_reads && peers->tcp)
+	if (only_reads && peers->verbs)
+		verbs_peer_restrict((struct verbs_peer *)peer);
+	else if (only_reads)
 		tcp_peer_restrict((struct tcp_peer *)peer);
 	*place = peer;
 	peers->n++;

@@ -24,6 +24,7 @@ struct fake_id {
 	bool is_server;
 	bool is_asked; /* a request that is not answered */
 	bool has_ack_timeout;
+	uint32_t qp_num; /* of a queue pair that only the program knows; 0: none */
 	unsigned n_unacked;
 	struct rdma_conn_param param; /* of the request */
 	LIST_ENTRY(fake_id) entry;
@@ -222,6 +223,13 @@ drop_events(struct fake_id *id)
 	}
 }
 
+/* Locked. The id's queue pair, whoever made it; NULL: it has none, or has none any more. */
+static struct fake_qp *
+qp_of(const struct fake_id *id)
+{
+	return id->id.qp ? (struct fake_qp *)id->id.qp : fake_qp_find(id->qp_num);
+}
+
 /* Locked. The other end hears of it. */
 static void
 hang_up(struct fake_id *id)
@@ -231,8 +239,9 @@ hang_up(struct fake_id *id)
 	struct fake_id *peer = id->peer;
 	id->peer = NULL;
 	peer->peer = NULL;
-	if (id->id.qp)
-		fake_qp_cut((struct fake_qp *)id->id.qp);
+	struct fake_qp *qp = qp_of(id);
+	if (qp)
+		fake_qp_cut(qp);
 	if (peer->is_asked && peer->is_server)
 		send_event(peer, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
 	else
@@ -261,9 +270,9 @@ int
 rdma_destroy_id(struct rdma_cm_id *rdma)
 {
 	struct fake_id *id = (struct fake_id *)rdma;
-	if (rdma->qp)
-		fake_abort("an id is destroyed before its queue pair");
 	lock();
+	if (qp_of(id))
+		fake_abort("an id is destroyed before its queue pair");
 	if (id->n_unacked)
 		fake_abort("rdma_destroy_id would wait for ever for an acknowledgement");
 	hang_up(id);
@@ -433,6 +442,26 @@ rdma_destroy_qp(struct rdma_cm_id *id)
 	id->qp = NULL;
 }
 
+/* What the kernel says of the connection, for a queue pair in that state: all rights. */
+int
+rdma_init_qp_attr(struct rdma_cm_id *rdma, struct ibv_qp_attr *attr, int *mask)
+{
+	const struct fake_id *id = (const struct fake_id *)rdma;
+	if (fake_fails("rdma_init_qp_attr"))
+		return -1;
+	*attr = (struct ibv_qp_attr){
+		.qp_state = attr->qp_state,
+		.qp_access_flags =
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+		.max_dest_rd_atomic = id->param.responder_resources,
+		.max_rd_atomic = id->param.initiator_depth,
+	};
+	*mask = IBV_QP_STATE | (attr->qp_state == IBV_QPS_INIT  ? IBV_QP_ACCESS_FLAGS
+				: attr->qp_state == IBV_QPS_RTR ? IBV_QP_MAX_DEST_RD_ATOMIC
+								: IBV_QP_MAX_QP_RD_ATOMIC);
+	return 0;
+}
+
 /* ---- Connecting ---- */
 
 int
@@ -526,7 +555,7 @@ static void
 join(struct fake_id *client, struct fake_id *server, const struct rdma_conn_param *param)
 {
 	unsigned char room[256];
-	struct fake_qp *cq = (struct fake_qp *)client->id.qp, *sq = (struct fake_qp *)server->id.qp;
+	struct fake_qp *cq = (struct fake_qp *)client->id.qp, *sq = qp_of(server);
 	const void *data = fake.answer ? fake.answer : param->private_data;
 	struct rdma_conn_param carried = carry(data, param->private_data_len, ANSWER_LEN, room);
 	if (fake.answer_len >= 0)
@@ -535,7 +564,6 @@ join(struct fake_id *client, struct fake_id *server, const struct rdma_conn_para
 	if (fake.grants_depth >= 0)
 		carried.initiator_depth = (uint8_t)fake.grants_depth;
 	cq->max_rd_atomic = carried.initiator_depth;
-	sq->max_dest_rd_atomic = param->responder_resources;
 	cq->peer = sq;
 	sq->peer = cq;
 	cq->is_connected = true;
@@ -551,8 +579,14 @@ int
 rdma_accept(struct rdma_cm_id *rdma, struct rdma_conn_param *param)
 {
 	struct fake_id *id = (struct fake_id *)rdma;
-	if (!rdma->qp || !id->is_asked)
-		fake_abort("rdma_accept without a queue pair or a request");
+	if (rdma->qp)
+		fake_abort("rdma_accept would grant all rights on the queue pair that it knows");
+	lock();
+	const struct fake_qp *qp = fake_qp_find(param->qp_num);
+	unlock();
+	if (!qp || qp->qp.state != IBV_QPS_RTS || !id->is_asked ||
+	    qp->max_dest_rd_atomic != param->responder_resources)
+		fake_abort("rdma_accept without a queue pair that is set up, or without a request");
 	if (param->responder_resources > fake.attr[0].max_qp_rd_atom ||
 	    param->responder_resources > id->param.responder_resources ||
 	    param->responder_resources == 0)
@@ -560,6 +594,7 @@ rdma_accept(struct rdma_cm_id *rdma, struct rdma_conn_param *param)
 	if (fake_fails("rdma_accept"))
 		return -1;
 	lock();
+	id->qp_num = param->qp_num;
 	if (!id->peer)
 		send_event(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
 	else if (goes_wrong(id->peer, fake.on_accept))

@@ -68,7 +68,7 @@ struct fake_device {
 };
 
 static struct fake_device devices[FAKE_DEVICES_MAX];
-static struct fake_qp *newest_qp;
+static LIST_HEAD(, fake_qp) qps; /* the newest first */
 
 struct ibv_context *
 fake_context(unsigned device)
@@ -214,7 +214,7 @@ fake_async_event(enum ibv_event_type type, bool qp)
 	struct ibv_async_event *event = &d->async[d->n_async++ % ASYNC_MAX];
 	*event = (struct ibv_async_event){.event_type = type};
 	if (qp)
-		event->element.qp = &newest_qp->qp;
+		event->element.qp = &LIST_FIRST(&qps)->qp;
 	if (write(d->verbs.context.async_fd, &one, sizeof(one)) != (ssize_t)sizeof(one))
 		fake_abort("eventfd");
 	pthread_rwlock_unlock(&fake_lock);
@@ -583,7 +583,7 @@ ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	qp->cap.max_inline_data = fake.max_inline;
 	pthread_rwlock_wrlock(&fake_lock);
 	qp->qp.qp_num = ++n_qps;
-	newest_qp = qp;
+	LIST_INSERT_HEAD(&qps, qp, entry);
 	((struct fake_cq *)attr->send_cq)->n_users++;
 	pd_use(pd, 1);
 	pthread_rwlock_unlock(&fake_lock);
@@ -596,6 +596,48 @@ fake_qp_cut(struct fake_qp *qp)
 	if (qp->peer)
 		qp->peer->peer = NULL;
 	qp->peer = NULL;
+}
+
+struct fake_qp *
+fake_qp_find(uint32_t num)
+{
+	struct fake_qp *qp;
+	LIST_FOREACH(qp, &qps, entry)
+	if (qp->qp.qp_num == num)
+		return qp;
+	return NULL;
+}
+
+/* Of a queue pair that a program connects by itself: state by state, with what each needs. */
+int
+ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
+{
+	struct fake_qp *qp = (struct fake_qp *)ibv;
+	const int needed = attr->qp_state == IBV_QPS_INIT  ? IBV_QP_ACCESS_FLAGS
+			   : attr->qp_state == IBV_QPS_RTR ? IBV_QP_MAX_DEST_RD_ATOMIC
+							   : IBV_QP_MAX_QP_RD_ATOMIC;
+	if (fake_fails("ibv_modify_qp"))
+		return ENOMEM;
+	if (attr->qp_state != ibv->state + 1 || attr->qp_state > IBV_QPS_RTS ||
+	    (mask & (IBV_QP_STATE | needed)) != (IBV_QP_STATE | needed))
+		fake_abort("a queue pair skips a state, or lacks what its state needs");
+	pthread_rwlock_wrlock(&fake_lock);
+	ibv->state = attr->qp_state;
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		qp->access = attr->qp_access_flags;
+	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+		qp->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	pthread_rwlock_unlock(&fake_lock);
+	return 0;
+}
+
+unsigned
+fake_newest_access(void)
+{
+	pthread_rwlock_rdlock(&fake_lock);
+	unsigned access = LIST_FIRST(&qps)->access;
+	pthread_rwlock_unlock(&fake_lock);
+	return access;
 }
 
 /* Its completions stay in the queue, as they may; nobody may look at them as its own. */
@@ -611,8 +653,7 @@ ibv_destroy_qp(struct ibv_qp *ibv)
 			cq->qp[i] = NULL;
 	cq->n_users--;
 	pd_use(ibv->pd, -1);
-	if (newest_qp == qp)
-		newest_qp = NULL;
+	LIST_REMOVE(qp, entry);
 	pthread_rwlock_unlock(&fake_lock);
 	atomic_fetch_add(&fake_counts.n_destroyed_qps, 1);
 	object_free(qp);
@@ -691,7 +732,7 @@ check_remote(const struct fake_qp *qp, const struct ibv_send_wr *wr, uint64_t le
 						      : IBV_ACCESS_REMOTE_ATOMIC;
 	uint64_t addr = is_atomic(wr) ? wr->wr.atomic.remote_addr : wr->wr.rdma.remote_addr;
 	uint32_t key = is_atomic(wr) ? wr->wr.atomic.rkey : wr->wr.rdma.rkey;
-	if (is_atomic(wr) && (addr & 7))
+	if ((is_atomic(wr) && (addr & 7)) || !(qp->peer->access & (unsigned)access))
 		return IBV_WC_REM_INV_REQ_ERR;
 	if (len && !is_granted(key, true, qp->peer->qp.pd, addr, len, access))
 		return IBV_WC_REM_ACCESS_ERR;

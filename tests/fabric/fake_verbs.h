@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #define FAKE_DEVICES_MAX 3u
 #define FAKE_ADDRESSES_MAX 8u
@@ -97,6 +98,9 @@ bool fake_fails(const char *call);
 /* An event of a device: of its queue pair with the newest number if qp. */
 void fake_async_event(enum ibv_event_type type, bool qp);
 
+/* What the queue pair with the newest number grants to its peer. */
+unsigned fake_newest_access(void);
+
 /* An event for every id of one side that is connected or being connected. */
 void fake_inject(bool at_server, enum rdma_cm_event_type type, int status);
 
@@ -116,17 +120,20 @@ struct fake_qp {
 	struct ibv_qp qp;
 	struct ibv_qp_cap cap;
 	struct fake_qp *peer; /* NULL: not connected */
+	unsigned access;      /* that it grants to the peer */
 	bool is_connected;    /* was once */
 	bool is_error;
 	uint32_t n_outstanding;
 	uint32_t n_unsignalled;
 	uint8_t max_rd_atomic;
 	uint8_t max_dest_rd_atomic;
+	LIST_ENTRY(fake_qp) entry;
 };
 
 extern pthread_rwlock_t fake_lock; /* read: data moves; written: objects change */
 extern struct ibv_context *fake_context(unsigned device);
-void fake_qp_cut(struct fake_qp *qp); /* fake_lock is held for writing */
+void fake_qp_cut(struct fake_qp *qp);       /* fake_lock is held for writing */
+struct fake_qp *fake_qp_find(uint32_t num); /* the same; NULL: there is none */
 void fake_abort(const char *why) __attribute__((noreturn));
 
 #endif

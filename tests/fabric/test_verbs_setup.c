@@ -368,6 +368,48 @@ test_admission(void **state)
 	world_close(&w);
 }
 
+/*
+ * A reader has the R_Key that writers have, and the device refuses what is not a READ, while others
+ * write.
+ */
+static void
+test_reader(void **state)
+{
+	struct world w;
+	uint32_t key;
+	(void)state;
+	world_open(&w, 1, 4);
+	uint64_t *word = &w.remote[8];
+	w.side.is_read_only = true;
+	w.side.offer.only_reads = true;
+	for (int i = 0; i < 3; i++) {
+		struct conf_pair reader;
+		*word = 77;
+		assert_int_equal(verbs_reach(&w.side, &w.log.log, 1, 4, &reader), 0);
+		assert_int_equal(fab_register(reader.fab, w.local, WORLD_LOCAL_LEN, &key), 0);
+		const struct fab_op ops[] = {conf_write(64, w.local, 8, key),
+					     conf_cas(64, 77, 1, w.local, key),
+					     conf_faa(64, 1, w.local, key)};
+		struct fab_op read = conf_read(64, w.local, 8, key);
+		assert_int_equal(conf_batch(reader.ep[0], &read, 1), 0);
+		assert_int_equal(w.local[0], 77);
+		w.local[0] = 1;
+		assert_int_equal(conf_batch(reader.ep[0], &ops[i], 1), ERR_CONN);
+		assert_non_null(strstr(w.log.last, "status 9")); /* IBV_WC_REM_INV_REQ_ERR */
+		assert_int_equal(*word, 77);
+		fab_deregister(reader.fab, key);
+		conf_leave(&reader);
+		struct fab_op faa = conf_faa(64, 1, w.local, w.key);
+		assert_int_equal(conf_batch(w.ep, &faa, 1), 0);
+		assert_int_equal(*word, 78);
+	}
+	/* Who does not know that it only reads tries more, and is told so. */
+	w.side.offer.only_reads = false;
+	assert_attempt(&w, CONF_WAIT_NS, ERR_CONN, "the first READ and compare-and-swap failed");
+	w.side.is_read_only = false;
+	world_close(&w);
+}
+
 /* Refusals as a hostile server writes them. */
 static void
 test_hostile_refusals(void **state)
@@ -1053,6 +1095,7 @@ main(void)
 		TEST(test_events_of_connecting),
 		TEST(test_nobody),
 		TEST(test_admission),
+		TEST(test_reader),
 		TEST(test_hostile_refusals),
 		TEST(test_hostile_acceptances),
 		TEST(test_first_words),

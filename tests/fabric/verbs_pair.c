@@ -36,6 +36,8 @@ admit(void *arg, const struct wire_cm_request *request, struct verbs_peer *peer,
 		i++;
 	if (i == VERBS_PEERS_MAX)
 		return ERR_NOMEM;
+	if (side->is_read_only)
+		verbs_peer_restrict(peer);
 	side->peers[i] = peer;
 	atomic_fetch_add(&side->n_admitted, 1);
 	return 0;

@@ -28,6 +28,7 @@ struct verbs_side {
 	bool has_thread;
 	atomic_bool stop;
 	int refusal;                              /* what admit answers */
+	bool is_read_only;                        /* peers are restricted */
 	void (*on_lost)(struct verbs_side *side); /* or NULL */
 	struct verbs_peer *peers[VERBS_PEERS_MAX];
 	struct wire_cm_request last_request;

@@ -308,20 +308,28 @@ make_all_readers(struct host *h)
 	}
 }
 
-/* A queue pair that may only read there is none: neither a look nor a session. */
+/* For a look and for a session alike; who may write has more. */
 static void
-who_may_only_read_is_turned_away(void **state)
+who_may_only_read_has_a_queue_pair_for_reads(void **state)
 {
-	static struct raw raw;
+	static struct raw reader, writer;
 	(void)state;
-	raw_connect(&raw, &host.address, WIRE_ROLE_CLIENT);
-	struct raw_session session = raw_join(&raw, 0);
+	raw_connect(&reader, &host.address, WIRE_ROLE_CLIENT);
+	struct raw_session session = raw_join(&reader, 0);
 	host_call(&host, make_all_readers);
-	turned_away(&raw, NULL, "no read-only connections over RDMA");
-	turned_away(&raw, &session, "no read-only connections over RDMA");
-	assert_int_equal(raw_stat(&admin, "peers"), 0);
-	assert_int_equal(raw_stat(&admin, "peers_refused"), 2);
-	raw_close(&raw);
+	admitted(&reader, NULL);
+	assert_int_equal(fake_newest_access(), IBV_ACCESS_REMOTE_READ);
+	admitted(&reader, &session);
+	assert_int_equal(fake_newest_access(), IBV_ACCESS_REMOTE_READ);
+	raw_connect(&writer, &host.address, WIRE_ROLE_CLIENT);
+	session = raw_join(&writer, 0);
+	admitted(&writer, &session);
+	assert_int_equal(fake_newest_access(), IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
+						       IBV_ACCESS_REMOTE_ATOMIC);
+	assert_int_equal(raw_stat(&admin, "peers"), 3);
+	assert_int_equal(raw_stat(&admin, "peers_refused"), 0);
+	raw_close(&reader);
+	raw_close(&writer);
 }
 
 static void
@@ -784,7 +792,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_hello_offers_verbs_alone),
 		TEST(a_token_admits_one_look),
-		TEST(who_may_only_read_is_turned_away),
+		TEST(who_may_only_read_has_a_queue_pair_for_reads),
 		TEST(a_session_is_connected_once_a_link),
 		TEST(a_closed_control_connection_ends_everything),
 		TEST(a_session_that_stalls_is_cut_off),

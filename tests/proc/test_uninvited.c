@@ -26,6 +26,7 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/fabric_tcp.h"
+#include "common/fabric_verbs.h"
 #include "server/guard.h"
 #include "tests/proc/login.h"
 
@@ -364,24 +365,38 @@ status_as(const char *tenant, enum fab_kind kind, uint64_t *word)
 	return status;
 }
 
-/* Over shm the kernel sees to it; over tcp the server's threads have to. */
+/*
+ * Over shm the kernel sees to it; over tcp the server's threads have to, over verbs its device. A
+ * reader need not guess the R_Key: all have the same. Another one goes on meanwhile.
+ */
 static void
 a_reader_that_writes_all_the_same_is_refused(void **state)
 {
 	static const enum fab_kind kinds[] = {FAB_WRITE, FAB_CAS, FAB_FAA};
+	static struct raw app, view;
+	struct rkv_session *other;
 	uint64_t *word =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	(void)state;
 	if (server->socket[0])
 		skip();
 	assert_ptr_not_equal(word, MAP_FAILED);
+	login(&app, server, "app", SECRET_APP);
+	login(&view, server, "view", SECRET_VIEW);
+	assert_int_equal(view.welcome.region[0].r_key, app.welcome.region[0].r_key);
 	put("value");
+	struct rkv_client *client = login_open(server, "view", NULL, NULL);
+	assert_int_equal(rkv_session_open(client, &other), RKV_OK);
 	assert_int_equal(status_as("app", FAB_READ, word), 0);
 	uint64_t before = *word;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		*word = before + 1;
 		assert_in_range(-status_as("view", kinds[i], word), 1, 100);
+		holds_value(other, "value");
 	}
+	rkv_close(client);
+	raw_close(&app);
+	raw_close(&view);
 	assert_int_equal(status_as("view", FAB_READ, word), 0);
 	assert_int_equal(*word, before);
 	*word = before + 1;
@@ -391,7 +406,27 @@ a_reader_that_writes_all_the_same_is_refused(void **state)
 	munmap(word, 4096);
 }
 
-/* Also who may write writes nothing over the connection for a look at the superblock. */
+/* What a hello says about the region, as far as the fabric needs it. */
+static struct fab_offer
+offer_of(const struct raw *raw)
+{
+	const struct wire_region *r = &raw->welcome.region[0];
+	struct fab_offer offer = {
+		.base = r->base,
+		.len = r->len,
+		.r_key = r->r_key,
+		.only_reads = raw->welcome.access == WIRE_ACCESS_READ,
+	};
+	memcpy(offer.token, raw->welcome.token, sizeof(offer.token));
+	memcpy(offer.verbs_address, raw->welcome.verbs_address, sizeof(offer.verbs_address));
+	snprintf(offer.tcp_address, sizeof(offer.tcp_address), "%s", server->address);
+	return offer;
+}
+
+/*
+ * Nothing is written over the connection for a look at the superblock either: over tcp also by who
+ * may write.
+ */
 static void
 a_look_only_reads(void **state)
 {
@@ -400,19 +435,22 @@ a_look_only_reads(void **state)
 	struct fab *fab;
 	struct fab_region *region;
 	struct fab_endpoint *ep;
-	struct fab_offer offer = {0};
 	uint64_t *word =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	(void)state;
 	if (server->socket[0])
 		skip();
 	assert_ptr_not_equal(word, MAP_FAILED);
-	login(&raw, server, "app", SECRET_APP);
-	offer.len = raw.welcome.region[0].len;
-	memcpy(offer.token, raw.welcome.token, sizeof(offer.token));
-	snprintf(offer.tcp_address, sizeof(offer.tcp_address), "%s", server->address);
+	login(&raw, server, "view", SECRET_VIEW);
+	bool over_verbs = strcmp(server->fabric, "verbs") == 0;
+	if (!over_verbs) {
+		raw_close(&raw);
+		login(&raw, server, "app", SECRET_APP);
+	}
+	struct fab_offer offer = offer_of(&raw);
 	int64_t deadline_ns = proc_deadline(PROC_WAIT_MS);
-	assert_int_equal(tcp_open_fabric(&silent, &fab), 0);
+	assert_int_equal(
+		over_verbs ? verbs_open_fabric(&silent, &fab) : tcp_open_fabric(&silent, &fab), 0);
 	assert_int_equal(fab_region_open(fab, &offer, deadline_ns, &region), 0);
 	assert_int_equal(fab_connect(region, NULL, 1, deadline_ns, &ep), 0);
 	assert_int_equal(status_of(fab, ep, FAB_READ, word), 0);
