@@ -60,10 +60,11 @@
 #define LIMIT_ADDRESS_MAX 272u                 /* "host:port" as text, NUL included */
 #define LIMIT_REASON_MAX 400u                  /* text of a refusal, NUL included */
 #define LIMIT_CLIENTS 4096u                    /* control connections of a server */
-#define LIMIT_SESSIONS 4096u                   /* sessions of one client, and of a server */
+#define LIMIT_SESSIONS 4096u                   /* sessions of one client, and of a region */
 
 /* Who may come, and where to */
-#define LIMIT_REGIONS 16u /* of a server */
+#define LIMIT_REGIONS 16u         /* of a server */
+#define LIMIT_REGION_NAME_MAX 32u /* NUL included */
 #define LIMIT_TENANTS 1024u
 #define LIMIT_TENANT_MAX 64u /* a tenant's name, NUL included */
 #define LIMIT_SECRET_MIN 32u /* characters of a secret */

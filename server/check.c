@@ -30,14 +30,15 @@
 
 #define FILES_WANTED (2 * LIMIT_CLIENTS + 64) /* a connection and a pidfd of each client */
 /*
- * The ring, the pool, signals and a file of /proc; one client's connection, its unix socket and its
- * pidfd. Each listening socket has an epoll and a spare descriptor beside it; each responder a ring
- * and an eventfd, and they share another. The directory of snapshots is kept open.
+ * The ring, signals and a file of /proc; one client's connection, its unix socket and its pidfd.
+ * Each listening socket has an epoll and a spare descriptor beside it. Each region has its pool;
+ * each responder of it a ring and an eventfd, and they share another; and the directory of its
+ * snapshots is kept open.
  */
-#define FILES_MIN 7u
+#define FILES_MIN 6u
 #define FILES_OF_LISTENER 3u
 #define FILES_OF_RESPONDER 2u
-#define FILES_TRIED_MAX 256u
+#define FILES_TRIED_MAX 4096u
 
 #define KEPT_MAX 1024u                   /* of the log, kept */
 #define LOCKED_MORE ((uint64_t)16 << 20) /* registered beside the pool: queues of clients */
@@ -132,44 +133,52 @@ check_clock(struct check *check)
 
 /* ---- Memory ---- */
 
-/* Of a file that is not there yet. */
+/* Bytes of all pools, each with what is added to it. */
+static uint64_t
+pools_len(const struct options *options, uint64_t added)
+{
+	uint64_t len = options->layout.region_len + added;
+	for (unsigned i = 0; i < options->n_regions; i++)
+		len += options->region[i].layout.region_len + added;
+	return len;
+}
+
+/* Of a file that is not there yet; *new_len: all such files on a tmpfs so far. */
 static void
-check_new_file(struct check *check)
+check_new_file(struct check *check, const struct options *options, uint64_t *new_len)
 {
 	char folder[POOL_FILE_PATH_MAX], reason[MEMORY_REASON_MAX];
-	uint64_t len = check->options->layout.region_len + (uint64_t)sysconf(_SC_PAGESIZE);
 	struct statfs fs;
-	snprintf(folder, sizeof(folder), "%s", check->options->pool_file);
+	*new_len += options->layout.region_len + (uint64_t)sysconf(_SC_PAGESIZE);
+	snprintf(folder, sizeof(folder), "%s", options->pool_file);
 	char *slash = strrchr(folder, '/');
 	snprintf(slash ? slash + (slash == folder) : folder, 2, "%s", slash ? "" : ".");
 	if (access(folder, W_OK | X_OK) || statfs(folder, &fs))
 		say(check, FAIL, "pool file",
 		    "%s: no file can be made in %s: %s: make the folder, "
 		    "for this user",
-		    check->options->pool_file, folder, strerror(errno));
-	else if ((uint64_t)fs.f_type == TMPFS_MAGIC && memory_fits(len, reason))
+		    options->pool_file, folder, strerror(errno));
+	else if ((uint64_t)fs.f_type == TMPFS_MAGIC && memory_fits(*new_len, reason))
 		say(check, FAIL, "pool file", "%s", reason);
 	else
-		say(check, OK, "pool file", "%s will be made", check->options->pool_file);
+		say(check, OK, "pool file", "%s will be made", options->pool_file);
 }
 
 static void
-check_pool_file(struct check *check)
+check_pool_file(struct check *check, const struct options *options, uint64_t *new_len)
 {
 	char reason[POOL_FILE_REASON_MAX];
 	struct pool_file file;
 	enum warm_kind kind;
 	pid_t pid;
-	const char *path = check->options->pool_file;
-	if (!path[0])
-		return;
+	const char *path = options->pool_file;
 	if (access(path, F_OK) && errno == ENOENT) {
-		check_new_file(check);
+		check_new_file(check, options, new_len);
 		return;
 	}
 	int rc = pool_file_open(path, false, &file, reason);
 	if (rc == 0)
-		rc = warm_judge(&file, check->options, &kind, reason);
+		rc = warm_judge(&file, options, &kind, reason);
 	if (rc)
 		say(check, FAIL, "pool file", "%s", reason);
 	else if (pool_file_is_mapped(&file, &pid))
@@ -183,17 +192,31 @@ check_pool_file(struct check *check)
 }
 
 static void
+check_pool_files(struct check *check)
+{
+	uint64_t new_len = 0;
+	for (unsigned i = 0; i < options_n_regions(check->options); i++) {
+		struct options of;
+		options_of_region(check->options, i, &of);
+		if (of.pool_file[0])
+			check_pool_file(check, &of, &new_len);
+	}
+}
+
+static void
 check_memory(struct check *check)
 {
 	char reason[MEMORY_REASON_MAX];
-	/* The pool has one page more: the fabric's own. */
-	uint64_t len = check->options->layout.region_len;
+	/* A pool has one page more: the fabric's own. */
+	uint64_t len = pools_len(check->options, (uint64_t)sysconf(_SC_PAGESIZE));
 	if (check->options->huge_pages == POOL_HUGE_MUST || check->options->pool_file[0])
 		return;
-	if (memory_fits(len + (uint64_t)sysconf(_SC_PAGESIZE), reason))
+	if (memory_fits(len, reason))
 		say(check, FAIL, "memory", "%s", reason);
 	else
-		say(check, OK, "memory", "a pool of %" PRIu64 " bytes fits", len);
+		say(check, OK, "memory", "%s of %" PRIu64 " bytes %s",
+		    check->options->n_regions ? "pools" : "a pool", pools_len(check->options, 0),
+		    check->options->n_regions ? "fit" : "fits");
 }
 
 static void
@@ -203,7 +226,7 @@ check_huge_pages(struct check *check)
 	bool must = check->options->huge_pages == POOL_HUGE_MUST;
 	if (check->options->huge_pages == POOL_HUGE_NO)
 		return;
-	if (memory_fits_huge(check->options->layout.region_len + memory_huge_page_size(), reason))
+	if (memory_fits_huge(pools_len(check->options, memory_huge_page_size()), reason))
 		say(check, must ? FAIL : WARN, "huge pages", "%s", reason);
 	else
 		say(check, OK, "huge pages", "enough pages of %" PRIu64 " bytes are free",
@@ -225,7 +248,7 @@ static void
 check_locked_memory(struct check *check)
 {
 	struct rlimit limit;
-	uint64_t len = check->options->layout.region_len + LOCKED_MORE;
+	uint64_t len = pools_len(check->options, LOCKED_MORE);
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (limit.rlim_max == RLIM_INFINITY || may_lock_all())
 		say(check, OK, "locked memory", "unlimited");
@@ -247,12 +270,13 @@ check_locked_memory(struct check *check)
 static unsigned
 files_needed(const struct options *options)
 {
+	bool has_tcp = options->fabric != OPTIONS_VERBS && options->fabric != OPTIONS_SHM;
 	unsigned n_listeners = 1 + options->n_listen + (options->metrics_listen.host[0] != '\0');
-	unsigned n =
-		FILES_MIN + n_listeners * FILES_OF_LISTENER + (options->snapshot_dir[0] != '\0');
-	if (options->fabric == OPTIONS_VERBS || options->fabric == OPTIONS_SHM)
-		return n;
-	return n + 1 + options->tcp_threads * FILES_OF_RESPONDER;
+	unsigned n_of_region = 1 + (options->snapshot_dir[0] != '\0');
+	if (has_tcp)
+		n_of_region += 1 + options->tcp_threads * FILES_OF_RESPONDER;
+	return FILES_MIN + n_listeners * FILES_OF_LISTENER +
+	       options_n_regions(options) * n_of_region;
 }
 
 int
@@ -401,15 +425,21 @@ check_rdma(struct check *check)
 
 /* Not whether they are whole: that takes as long as the start. */
 static void
-check_snapshots(struct check *check)
+check_restore(struct check *check, const struct options *o)
 {
-	const struct options *o = check->options;
 	if (o->restore[0] && access(o->restore, R_OK))
 		say(check, FAIL, "restore", "%s: %s", o->restore, strerror(errno));
 	else if (o->restore[0])
 		say(check, OK, "restore", "%s can be read", o->restore);
-	if (!o->snapshot_dir[0])
-		say(check, OK, "snapshots", "none, without --snapshot-dir");
+}
+
+static void
+check_snapshot_dir(struct check *check, const struct options *o)
+{
+	bool will_be_made =
+		options_are_of_more(o) && access(o->snapshot_dir, F_OK) && errno == ENOENT;
+	if (will_be_made)
+		say(check, OK, "snapshots", "%s will be made", o->snapshot_dir);
 	else if (access(o->snapshot_dir, W_OK | X_OK))
 		say(check, FAIL, "snapshots",
 		    "%s: %s: make it, and let this user write into it (StateDirectory= or "
@@ -419,14 +449,32 @@ check_snapshots(struct check *check)
 		say(check, OK, "snapshots", "%s can be written", o->snapshot_dir);
 }
 
+static void
+check_snapshots(struct check *check)
+{
+	struct options of;
+	for (unsigned i = 0; i < options_n_regions(check->options); i++) {
+		options_of_region(check->options, i, &of);
+		check_restore(check, &of);
+	}
+	if (!check->options->snapshot_dir[0]) {
+		say(check, OK, "snapshots", "none, without --snapshot-dir");
+		return;
+	}
+	for (unsigned i = 0; i < options_n_regions(check->options); i++) {
+		options_of_region(check->options, i, &of);
+		check_snapshot_dir(check, &of);
+	}
+}
+
 unsigned
 check_run(const struct options *options, FILE *out)
 {
 	static void (*const checks[])(struct check * check) = {
-		check_io_uring,  check_boot_id,   check_memory, check_huge_pages,
-		check_pool_file, check_files,     check_port,   check_metrics_port,
-		check_guard,     check_clock,     check_rdma,   check_locked_memory,
-		check_socket,    check_snapshots,
+		check_io_uring,   check_boot_id,   check_memory, check_huge_pages,
+		check_pool_files, check_files,     check_port,   check_metrics_port,
+		check_guard,      check_clock,     check_rdma,   check_locked_memory,
+		check_socket,     check_snapshots,
 	};
 	struct check check = {.options = options, .out = out};
 	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)

@@ -108,6 +108,7 @@ conn_open(struct conn *conn, struct loop *loop, int fd, const struct tls_context
 	conn->loop = loop;
 	conn->fd = fd;
 	conn->events = events;
+	conn->out_max = CONN_OUT_MAX;
 	int rc = make_ready(conn, tls);
 	if (rc) {
 		conn_release(conn);
@@ -205,7 +206,7 @@ static int
 enqueue(struct conn *conn, const void *bytes, size_t len)
 {
 	struct conn_buffer *waiting = &conn->waiting;
-	if (waiting->len + len > CONN_OUT_MAX || reserve(waiting, waiting->len + len))
+	if (waiting->len + len > conn->out_max || reserve(waiting, waiting->len + len))
 		return ERR_NOMEM;
 	memcpy(waiting->bytes + waiting->len, bytes, len);
 	waiting->len += len;

@@ -23,7 +23,7 @@
 #include "common/tls.h"
 #include "proto/limits.h"
 
-/* A peer that leaves so many bytes unread is dropped. */
+/* A peer that leaves so many bytes unread is dropped, unless its owner sets another out_max. */
 #define CONN_OUT_MAX (2u * LIMIT_MESSAGE_MAX)
 
 struct conn;
@@ -68,6 +68,7 @@ struct conn {
 	struct tls *tls;           /* NULL: plain text */
 	struct conn_buffer sealed; /* as it came, with TLS */
 	struct conn_buffer in;
+	size_t out_max;             /* bytes of what waits */
 	struct conn_buffer waiting; /* to be sent after: */
 	struct conn_buffer sending;
 	size_t sent; /* of `sending` */

@@ -11,6 +11,7 @@
 #include "server/text.h"
 
 #define REQUEST_MAX 4096u /* bytes of a request: its line, its headers and an empty line */
+#define HEAD_MAX 512u     /* bytes of an answer's status and headers */
 #define SCRAPES_MAX 16u   /* connections at a time */
 
 struct scrape {
@@ -25,7 +26,7 @@ struct scrape {
 static void
 answer(struct scrape *scrape, const char *head, const char *body, size_t len)
 {
-	char text[512];
+	char text[HEAD_MAX];
 	int n = snprintf(text, sizeof(text),
 			 "HTTP/1.1 %sContent-Length: %zu\r\nConnection: close\r\n\r\n", head, len);
 	conn_send(&scrape->conn, text, (size_t)n);
@@ -46,13 +47,13 @@ answer_error(struct scrape *scrape, const char *status, const char *more, const 
 static void
 answer_metrics(struct scrape *scrape)
 {
-	char *body = malloc(EXPOSITION_TEXT_MAX);
-	if (!body) {
+	char *body;
+	size_t len;
+	if (exposition_text(scrape->exporter->service, &body, &len)) {
 		answer_error(scrape, "503 Service Unavailable", "", "no memory is left\n");
 		return;
 	}
 	scrape->exporter->n_scrapes++;
-	size_t len = exposition_text(scrape->exporter->service, body, EXPOSITION_TEXT_MAX);
 	answer(scrape, "200 OK\r\nContent-Type: " EXPOSITION_CONTENT_TYPE "\r\n", body, len);
 	free(body);
 }
@@ -187,6 +188,7 @@ accepted(struct loop_listener *listener, int fd)
 		free(scrape);
 		return;
 	}
+	scrape->conn.out_max = EXPOSITION_TEXT_MAX + HEAD_MAX;
 	LIST_INSERT_HEAD(&exporter->scrapes, scrape, entry);
 	exporter->n++;
 }

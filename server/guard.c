@@ -24,7 +24,7 @@ load(struct guard *guard, const struct guard_files *files, char reason[NET_REASO
 	}
 	int rc = 0;
 	if (files->tenants[0])
-		rc = tenants_load(files->tenants, &guard->tenants, reason);
+		rc = tenants_load(files->tenants, &files->regions, &guard->tenants, reason);
 	if (rc == 0 && (tls->cert[0] || tls->key[0] || tls->ca[0]))
 		rc = tls_server_context(tls, &guard->tls, reason);
 	return rc;

@@ -32,6 +32,7 @@ struct guard_address {
 /* What it is made of; "": not given. */
 struct guard_files {
 	const char *tenants;
+	struct tenants_regions regions; /* of the server */
 	struct tls_files tls;
 };
 

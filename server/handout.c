@@ -143,14 +143,15 @@ give(struct handout_peer *peer, const unsigned char *token)
 		handout->n_refused++;
 		return;
 	}
-	if (!handout->claim(handout, token, pidfd, pid, &read_only)) {
+	const struct shm_share *share = handout->claim(handout, token, pidfd, pid, &read_only);
+	if (!share) {
 		log_line(handout->log, LOG_DEBUG, "no pool for process %d: its token is not valid",
 			 (int)pid);
 		handout->n_refused++;
 		close(pidfd);
 		return;
 	}
-	int rc = shm_share_send(handout->share, peer->conn.fd, pid, read_only);
+	int rc = shm_share_send(share, peer->conn.fd, pid, read_only);
 	if (rc == ERR_NOMEM)
 		shm_refuse(peer->conn.fd);
 	if (rc)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The unix socket that hands out the pool: a peer presents a token, which ties it to a control
- * connection, and gets the descriptor of the memory. Before it does, the server holds a pidfd of
- * the peer's process: from then on it may touch the region until it is gone, [DEAD].
+ * The unix socket that hands out pools: a peer presents a token, which ties it to a control
+ * connection, and gets the descriptor of the memory that this one is for. Before it does, the
+ * server holds a pidfd of the peer's process: from then on it may touch the region until it is
+ * gone, [DEAD].
  */
 #ifndef RKV_SERVER_HANDOUT_H
 #define RKV_SERVER_HANDOUT_H
@@ -17,7 +18,6 @@
 struct handout {
 	struct loop *loop;
 	const struct log *log;
-	const struct shm_share *share;
 	struct loop_listener listener;
 	struct conn_queue greeting;
 	LIST_HEAD(, handout_peer) peers;
@@ -26,10 +26,11 @@ struct handout {
 	uint64_t n_refused;
 	/*
 	 * The peer presented this token: takes over pidfd, tells whether it may only read, and
-	 * returns true; or returns false (no such token) and leaves pidfd alone.
+	 * returns what it gets; or returns NULL (no such token) and leaves pidfd alone.
 	 */
-	bool (*claim)(struct handout *handout, const unsigned char token[SHM_REQUEST_LEN],
-		      int pidfd, pid_t pid, bool *ret_read_only);
+	const struct shm_share *(*claim)(struct handout *handout,
+					 const unsigned char token[SHM_REQUEST_LEN], int pidfd,
+					 pid_t pid, bool *ret_read_only);
 };
 
 /* Which file a socket was bound to, so that nobody else's is removed; all 0: no file. */
@@ -54,7 +55,7 @@ int handout_probe(const char *path, bool *ret_stale, char *ret_reason);
 /* Removes the socket file, if it is still the one that handout_listen made. */
 void handout_remove(const char *path, const struct handout_file *file);
 
-/* Serves fd, which stays the caller's; claim, share, log and loop are set by the caller. */
+/* Serves fd, which stays the caller's; claim, log and loop are set by the caller. */
 int handout_start(struct handout *handout, int fd);
 
 /* After the loop has ended. */

@@ -38,13 +38,20 @@
 #define EXIT_USAGE 2
 #define BACKLOG 1024 /* of the metrics port */
 
+/* A region, and what it is made of. */
+struct place {
+	struct options options; /* for it alone */
+	struct pool_file file;
+	struct region region;
+	struct peers peers;
+};
+
 struct program {
 	struct options options;
 	struct log log;
 	struct loop *loop;
-	struct pool_file file;
-	struct region region;
-	struct peers peers;
+	unsigned n_places;
+	struct place *places;
 	struct guard guard;
 	struct service *service;
 	struct ports ports;
@@ -187,13 +194,13 @@ bind_metrics_port(struct program *p)
 	return 0;
 }
 
-/* The socket that hands out the pool, if it shall be handed out, [ONE-AGENT]. */
+/* The socket that hands out pools, if they shall be handed out, [ONE-AGENT]. */
 static int
 bind_unix_socket(struct program *p)
 {
 	char reason[NET_REASON_MAX];
 	char *path = p->options.socket;
-	if (p->region.device || p->unix_fd >= 0 || p->options.fabric == OPTIONS_TCP)
+	if (p->places[0].region.device || p->unix_fd >= 0 || p->options.fabric == OPTIONS_TCP)
 		return 0;
 	if (!path[0])
 		snprintf(path, sizeof(p->options.socket), "@rkv-%d-%u", (int)getpid(),
@@ -204,43 +211,101 @@ bind_unix_socket(struct program *p)
 	return rc;
 }
 
+static int
+make_places(struct program *p)
+{
+	unsigned n = options_n_regions(&p->options);
+	p->places = calloc(n, sizeof(*p->places));
+	if (!p->places) {
+		log_line(&p->log, LOG_ERROR, "no memory is left");
+		return ERR_NOMEM;
+	}
+	for (; p->n_places < n; p->n_places++) {
+		options_of_region(&p->options, p->n_places, &p->places[p->n_places].options);
+		p->places[p->n_places].file.fd = -1;
+	}
+	return 0;
+}
+
 /*
  * Before any device: its connections end before the lock of the file is given up, and so before the
  * next server can have it (proto/decisions, 6).
  */
 static int
-open_file(struct program *p)
+open_file(struct program *p, struct place *place)
 {
 	char reason[POOL_FILE_REASON_MAX];
 	enum warm_kind kind;
-	if (!p->options.pool_file[0])
+	if (!place->options.pool_file[0])
 		return 0;
-	int rc = pool_file_open(p->options.pool_file, true, &p->file, reason);
+	int rc = pool_file_open(place->options.pool_file, true, &place->file, reason);
 	if (rc == 0)
-		rc = warm_judge(&p->file, &p->options, &kind, reason);
+		rc = warm_judge(&place->file, &place->options, &kind, reason);
 	if (rc)
 		log_line(&p->log, LOG_ERROR, "%s", reason);
 	return rc;
 }
 
+static int
+open_files(struct program *p)
+{
+	int rc = make_places(p);
+	for (unsigned i = 0; rc == 0 && i < p->n_places; i++)
+		rc = open_file(p, &p->places[i]);
+	return rc;
+}
+
+static int
+create_region(struct program *p, struct place *place)
+{
+	const struct region_events events = peers_events(&place->peers);
+	if (place->options.pool_file[0]) {
+		place->region.file = &place->file;
+		place->region.waited_ms = waiting_for_former(&place->file, &p->ports, &p->log);
+	}
+	return region_create(&place->region, &place->options, &events);
+}
+
+/* Those behind the first have the fabric that the first has got. */
+static int
+open_more_regions(struct program *p)
+{
+	int rc = 0;
+	bool is_verbs = p->places[0].region.verbs != NULL;
+	for (unsigned i = 1; rc == 0 && i < p->n_places; i++) {
+		struct place *place = &p->places[i];
+		options_settle_fabric(&place->options, is_verbs);
+		rc = region_choose(&place->region, &place->options, &p->ports.port[0].bound,
+				   &p->log);
+		if (rc == 0)
+			rc = create_region(p, place);
+		if (rc)
+			log_line(&p->log, LOG_ERROR, "region %s could not be opened",
+				 place->options.region_name);
+		else
+			log_line(&p->log, LOG_INFO, "region %s: pool %" PRIu64 " bytes",
+				 place->options.region_name, place->region.layout.region_len);
+	}
+	return rc;
+}
+
 /* Without verbs the socket is bound before the memory is reserved; or else when it turns out so. */
 static int
-open_region(struct program *p)
+open_regions(struct program *p)
 {
-	const struct region_events events = peers_events(&p->peers);
-	int rc = open_file(p);
-	if (rc == 0)
-		rc = region_choose(&p->region, &p->options, &p->ports.port[0].bound, &p->log);
-	if (rc == 0)
-		rc = bind_unix_socket(p);
-	if (rc == 0 && p->options.pool_file[0]) {
-		p->region.file = &p->file;
-		p->region.waited_ms = waiting_for_former(&p->file, &p->ports, &p->log);
-	}
-	if (rc == 0)
-		rc = region_create(&p->region, &p->options, &events);
+	int rc = open_files(p);
+	if (rc)
+		return rc;
+	struct place *first = &p->places[0];
+	rc = region_choose(&first->region, &first->options, &p->ports.port[0].bound, &p->log);
 	if (rc == 0)
 		rc = bind_unix_socket(p);
+	if (rc == 0)
+		rc = create_region(p, first);
+	if (rc == 0)
+		rc = bind_unix_socket(p);
+	if (rc == 0)
+		rc = open_more_regions(p);
 	return rc;
 }
 
@@ -248,20 +313,45 @@ open_region(struct program *p)
 static void
 say_ready(const struct program *p)
 {
-	const struct layout *layout = &p->region.layout;
+	const struct region *region = &p->places[0].region;
+	const struct layout *layout = &region->layout;
 	struct fab_offer offer;
 	char text[PORTS_MAX * NET_TEXT_MAX];
 	ports_format(&p->ports, text, sizeof(text));
-	region_offer(&p->region, &offer);
-	const char *what = p->region.verbs ? ", address " : p->unix_fd >= 0 ? ", socket " : "";
-	const char *where = p->region.verbs ? offer.verbs_address : p->options.socket;
+	region_offer(region, &offer);
+	const char *what = region->verbs ? ", address " : p->unix_fd >= 0 ? ", socket " : "";
+	const char *where = region->verbs ? offer.verbs_address : p->options.socket;
 	printf("kv-server: ready on %s, pool %" PRIu64 " bytes, %" PRIu64 " chunks of %" PRIu64
 	       " bytes, index %" PRIu64 " slots, fabric %s%s%.*s\n",
 	       text, layout->region_len, layout->n_chunks, layout->chunk_size,
-	       layout->n_groups * LAYOUT_GROUP_SLOTS, region_fabric(&p->region), what,
+	       layout->n_groups * LAYOUT_GROUP_SLOTS, region_fabric(region), what,
 	       what[0] ? LIMIT_PATH_MAX : 0, where);
 	fflush(stdout);
 	notify_send("READY=1");
+}
+
+static int
+serve_regions(struct program *p)
+{
+	struct service_region regions[LIMIT_REGIONS];
+	for (unsigned i = 0; i < p->n_places; i++) {
+		struct place *place = &p->places[i];
+		regions[i] =
+			(struct service_region){&place->options, &place->region, &place->peers};
+	}
+	const struct service_setup setup = {
+		.loop = p->loop,
+		.log = &p->log,
+		.regions = regions,
+		.n_regions = p->n_places,
+		.options = &p->options,
+		.ports = &p->ports,
+		.guard = &p->guard,
+		.unix_fd = p->unix_fd,
+		.unix_path = p->unix_fd >= 0 ? p->options.socket : "",
+		.metrics_fd = p->metrics_fd,
+	};
+	return service_create(&setup, &p->service);
 }
 
 static int
@@ -280,25 +370,10 @@ start(struct program *p)
 	if (rc == 0)
 		rc = bind_metrics_port(p);
 	if (rc == 0)
-		rc = open_region(p);
+		rc = open_regions(p);
 	if (rc == 0)
 		rc = watch_signals(p);
-	if (rc)
-		return rc;
-	const struct service_region region = {&p->region, &p->peers};
-	const struct service_setup setup = {
-		.loop = p->loop,
-		.log = &p->log,
-		.regions = &region,
-		.n_regions = 1,
-		.options = &p->options,
-		.ports = &p->ports,
-		.guard = &p->guard,
-		.unix_fd = p->unix_fd,
-		.unix_path = p->unix_fd >= 0 ? p->options.socket : "",
-		.metrics_fd = p->metrics_fd,
-	};
-	return service_create(&setup, &p->service);
+	return rc ? rc : serve_regions(p);
 }
 
 /* ---- Stop ---- */
@@ -318,8 +393,11 @@ stop(struct program *p)
 	loop_destroy(p->loop);
 	service_destroy(p->service);
 	guard_destroy(&p->guard);
-	region_destroy(&p->region);
-	pool_file_close(&p->file);
+	for (unsigned i = 0; i < p->n_places; i++)
+		region_destroy(&p->places[i].region);
+	for (unsigned i = 0; i < p->n_places; i++)
+		pool_file_close(&p->places[i].file);
+	free(p->places);
 	ports_close(&p->ports);
 	close_if_open(p->unix_fd);
 	close_if_open(p->metrics_fd);
@@ -334,7 +412,6 @@ serve(const struct options *options)
 		.log = {.sink = log_to_stderr,
 			.arg = (void *)(uintptr_t) "kv-server",
 			.max_level = options->log_level},
-		.file = {.fd = -1},
 		.unix_fd = -1,
 		.metrics_fd = -1,
 		.signal_fd = -1,

@@ -153,6 +153,37 @@ has_room(struct client *client, const struct wire_header *to)
 	return false;
 }
 
+/* Connections or sessions of the client's tenant. */
+static unsigned
+count_of_tenant(const struct client *client, bool sessions)
+{
+	const struct client *other;
+	unsigned n = 0;
+	LIST_FOREACH(other, &client->service->clients, entry)
+	{
+		if (strncmp(other->owner.tenant, client->tenant->name, LIMIT_TENANT_MAX) == 0)
+			n += sessions ? other->owner.n_sessions : other->open;
+	}
+	return n;
+}
+
+static bool
+quota_allows(struct client *client, const struct wire_header *to, bool sessions)
+{
+	const struct tenant *tenant = client->tenant;
+	if (!tenant)
+		return true; /* there are none */
+	unsigned max = sessions ? tenant->n_sessions : tenant->n_connections;
+	if (count_of_tenant(client, sessions) < max)
+		return true;
+	const char *what = sessions ? "sessions" : "connections";
+	refuse(client, to, ERR_NOMEM,
+	       "tenant %s has all its %u %s: close some, or have %s= raised in the server's file "
+	       "of tenants (--tenants)",
+	       tenant->name, max, what, what);
+	return false;
+}
+
 static void
 give_token(struct client *client)
 {
@@ -202,8 +233,10 @@ static void
 let_in(struct client *client, enum wire_access access, const struct wire_header *to)
 {
 	client->access = access;
-	if (client->tenant)
+	if (client->tenant) {
+		client->store = client->service->store[client->tenant->region];
 		memcpy(client->owner.tenant, client->tenant->name, sizeof(client->owner.tenant));
+	}
 	client->role = (enum wire_role)client->guarded.said.hello.role;
 	client->service->n_clients++;
 	client->service->n_welcomed++;
@@ -263,7 +296,7 @@ on_proof(struct client *client, const void *message)
 	switch (guard_judge(service->guard, &client->guarded, proof, client->conn.fd,
 			    &client->tenant)) {
 	case GUARD_LET_IN:
-		if (has_room(client, &proof->header))
+		if (has_room(client, &proof->header) && quota_allows(client, &proof->header, false))
 			let_in(client, client->tenant->access, &proof->header);
 		else
 			refuse_handshake(client);
@@ -320,6 +353,8 @@ on_join(struct client *client, const void *message)
 	}
 	end_former(store, lost);
 	end_former(store, sessions_find_former(sessions, &client->owner, join->former_serial));
+	if (!quota_allows(client, &join->header, true))
+		return;
 	if (sessions->n_living + sessions->n_ending == LIMIT_SESSIONS)
 		census_finish_ending(&store->census);
 	int rc = sessions_join(sessions, &client->owner, join->attempt, &session, &reason);
@@ -625,13 +660,19 @@ begins_data(const struct client *client, const struct wire_header *header)
 	       !client->conn.tls && client->store->region->tcp;
 }
 
-/* The connection is none of control: it goes where data is served. */
+/*
+ * The connection is none of control: it goes where the data of its token's owner is served; without
+ * one, to whom will say so.
+ */
 static void
 on_data_hello(struct client *client, const void *hello, size_t len)
 {
+	const struct wire_tcp_hello *said = hello;
+	const struct client *owner =
+		client_with_token(&client->service->clients, said->request.token);
 	int fd = conn_hand_over(&client->conn, len);
 	if (fd >= 0)
-		tcp_server_take(client->store->region->tcp, fd, hello);
+		tcp_server_take((owner ? owner : client)->store->region->tcp, fd, hello);
 	else
 		conn_abort(&client->conn); /* it says more before it was answered */
 }

@@ -12,7 +12,7 @@
 #include "server/service.h"
 
 struct visit {
-	struct service *service;
+	struct service *service; /* or */
 	struct store *store;
 	void (*take)(void *arg, const struct metric *metric);
 	void *arg;
@@ -147,14 +147,9 @@ show_index(const struct visit *v)
 static void
 show_sessions(const struct visit *v)
 {
-	struct service *service = v->service;
 	struct sessions *s = &v->store->sessions;
 	static const char *const over = "Sessions that ended: closed in good order, or otherwise.";
 	const struct metric metrics[] = {
-		{"connections", "rkv_connections", NULL, G, 0, service->n_connections,
-		 "Open control connections, also those that have not said hello."},
-		{"clients", "rkv_clients", NULL, G, 0, service->n_clients,
-		 "Open control connections after their hello."},
 		{"sessions", "rkv_sessions", NULL, G, 0, s->n_living, "Living sessions."},
 		{"sessions_lingering", "rkv_sessions_lingering", NULL, G, 0, sessions_lingering(s),
 		 "Living sessions whose process has no control connection any more."},
@@ -261,6 +256,10 @@ show_connections(const struct visit *v)
 	const struct service *service = v->service;
 	static const char *const hello = "Hellos by answer; refused: also connections before it.";
 	const struct metric metrics[] = {
+		{"connections", "rkv_connections", NULL, G, 0, service->n_connections,
+		 "Open control connections, also those that have not said hello."},
+		{"clients", "rkv_clients", NULL, G, 0, service->n_clients,
+		 "Open control connections after their hello."},
 		{"connections_accepted", "rkv_connections_accepted_total", NULL, C, 0,
 		 service->n_accepted, "Control connections that were accepted."},
 		{"connections_turned_away", "rkv_connections_turned_away_total", NULL, C, 0,
@@ -281,6 +280,10 @@ show_connections(const struct visit *v)
 		{"scrapes_refused", "rkv_scrapes_refused_total", NULL, C, 0,
 		 service->exporter.n_refused,
 		 "What else came on that port, and was refused or turned away."},
+		{"pools_given", "rkv_pools_given_total", NULL, C, 0, service->handout.n_given,
+		 "Times that a pool was handed to a process."},
+		{"pools_refused", "rkv_pools_refused_total", NULL, C, 0, service->handout.n_refused,
+		 "Requests for it that were not valid."},
 	};
 	SHOW(v, metrics);
 }
@@ -289,7 +292,6 @@ static void
 show_data_connections(const struct visit *v)
 {
 	const struct peers *peers = v->store->peers;
-	const struct handout *handout = &v->service->handout;
 	const struct metric metrics[] = {
 		{"peers", "rkv_peers", NULL, G, 0, peers->n,
 		 "Connections that clients have to the pool over verbs or TCP."},
@@ -299,10 +301,6 @@ show_data_connections(const struct visit *v)
 		 "Such connections without a valid token or session."},
 		{"peers_lost", "rkv_peers_lost_total", NULL, C, 0, peers->n_lost,
 		 "Such connections that clients ended, or that broke."},
-		{"pools_given", "rkv_pools_given_total", NULL, C, 0, handout->n_given,
-		 "Times that the pool was handed to a process."},
-		{"pools_refused", "rkv_pools_refused_total", NULL, C, 0, handout->n_refused,
-		 "Requests for it that were not valid."},
 	};
 	SHOW(v, metrics);
 }
@@ -367,16 +365,24 @@ show_tcp(const struct visit *v)
 }
 
 void
-metrics_visit(struct service *service, struct store *store,
-	      void (*take)(void *arg, const struct metric *metric), void *arg)
+metrics_visit_server(struct service *service, void (*take)(void *arg, const struct metric *metric),
+		     void *arg)
+{
+	const struct visit visit = {.service = service, .take = take, .arg = arg};
+	show_process(&visit);
+	show_connections(&visit);
+}
+
+void
+metrics_visit_store(struct store *store, void (*take)(void *arg, const struct metric *metric),
+		    void *arg)
 {
 	static void (*const subjects[])(const struct visit *v) = {
-		show_process,  show_region,      show_chunks,           show_classes,
-		show_index,    show_sessions,    show_stamps,           show_scrubber,
-		show_eviction, show_connections, show_data_connections, show_snapshots,
-		show_tcp,
+		show_region,           show_chunks,    show_classes,  show_index,
+		show_sessions,         show_stamps,    show_scrubber, show_eviction,
+		show_data_connections, show_snapshots, show_tcp,
 	};
-	const struct visit visit = {service, store, take, arg};
+	const struct visit visit = {.store = store, .take = take, .arg = arg};
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)
 		subjects[i](&visit);
 }
@@ -393,6 +399,7 @@ metrics_visit_texts(const struct store *store,
 	snprintf(region_id, sizeof(region_id), "%016" PRIx64, region->region_id);
 	snprintf(address, sizeof(address), "%.*s", (int)sizeof(offer.verbs_address),
 		 region->verbs ? offer.verbs_address : "none");
+	take(arg, "region", store->name);
 	take(arg, "version", release_version);
 	take(arg, "fabric", region_fabric(region));
 	take(arg, "rdma_device", region->verbs ? verbs_device_text(region->device) : "none");

@@ -23,11 +23,16 @@ struct metric {
 	const char *help; /* of the family: a sentence without a line break or backslash */
 };
 
-/* Shows each metric as it is now, of one store; those of a family come one behind the other. */
-void metrics_visit(struct service *service, struct store *store,
-		   void (*take)(void *arg, const struct metric *metric), void *arg);
+/*
+ * Shows each metric as it is now, of what there is once in the server, or of one store; those of a
+ * family come one behind the other.
+ */
+void metrics_visit_server(struct service *service,
+			  void (*take)(void *arg, const struct metric *metric), void *arg);
+void metrics_visit_store(struct store *store, void (*take)(void *arg, const struct metric *metric),
+			 void *arg);
 
-/* The same for what is text: version, fabric and the like. */
+/* The same for what is text: version, fabric and the like, of one store. */
 void metrics_visit_texts(const struct store *store,
 			 void (*take)(void *arg, const char *name, const char *text), void *arg);
 

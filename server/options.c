@@ -24,11 +24,14 @@
 #define SCRUB_RATE_MAX 65536u
 #define POOL_DEFAULT (UINT64_C(1) << 30)
 #define METRICS_DEFAULT_PORT (WIRE_DEFAULT_PORT + 1)
+#define POOL_SIZE_REMEDY "a size from 1M to 256G is wanted (suffixes K, M, G)"
 #define TCP_THREADS_MAX 64u
 #define TCP_THREADS_DEFAULT_MAX 8u
 #define LINE_SHOWN 64 /* of a bad line or value, in a message */
 #define FILE_LEN_MAX ((size_t)64 << 10)
 #define LINE_LEN_MAX 1024u
+
+static const char first_region[] = OPTIONS_FIRST_REGION;
 
 struct option {
 	const char *name;
@@ -118,12 +121,81 @@ take_advertise(struct options *options, const char *value, char *reason)
 	return rc;
 }
 
+static bool
+parse_pool_size(const char *text, uint64_t *ret_size)
+{
+	uint64_t size;
+	if (!parse_size(text, &size) || size < LIMIT_REGION_MIN || size > LIMIT_REGION_MAX)
+		return false;
+	*ret_size = size;
+	return true;
+}
+
 static int
 take_pool_size(struct options *options, const char *value, char *reason)
 {
-	if (!parse_size(value, &options->pool_size) || options->pool_size < LIMIT_REGION_MIN ||
-	    options->pool_size > LIMIT_REGION_MAX)
-		return invalid(reason, "a size from 1M to 256G is wanted (suffixes K, M, G)");
+	return parse_pool_size(value, &options->pool_size) ? 0 : invalid(reason, POOL_SIZE_REMEDY);
+}
+
+/* Of a region: also a part of names of files. */
+static bool
+is_region_name(const char *name, size_t len)
+{
+	if (len == 0 || len >= LIMIT_REGION_NAME_MAX || name[0] == '.' || name[0] == '-')
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)name[i]) && !strchr("-_.", name[i]))
+			return false;
+	return true;
+}
+
+static bool
+is_region(const struct options *options, const char *name)
+{
+	bool is = strcmp(name, OPTIONS_FIRST_REGION) == 0;
+	for (unsigned i = 0; i < options->n_regions; i++)
+		is |= strcmp(name, options->region[i].name) == 0;
+	return is;
+}
+
+/* Cuts off what stands before a colon, which is put behind *text; false: it is too long. */
+static bool
+cut_field(const char **text, char *field, size_t max)
+{
+	size_t len = strcspn(*text, ":");
+	if (len >= max)
+		return false;
+	memcpy(field, *text, len);
+	field[len] = '\0';
+	*text += len + ((*text)[len] == ':');
+	return true;
+}
+
+/* NAME:SIZE, or NAME:SIZE:SNAPSHOT; each adds one. */
+static int
+take_region(struct options *options, const char *value, char *reason)
+{
+	struct options_region region = {0};
+	char size[32];
+	if (!cut_field(&value, region.name, sizeof(region.name)) ||
+	    !is_region_name(region.name, strlen(region.name)))
+		return invalid(reason,
+			       "NAME:SIZE is wanted; a name has 1 to %u letters, digits, and - _ . "
+			       "(not first, - and .)",
+			       LIMIT_REGION_NAME_MAX - 1);
+	if (!cut_field(&value, size, sizeof(size)) || !parse_pool_size(size, &region.size))
+		return invalid(reason, "NAME:SIZE is wanted; " POOL_SIZE_REMEDY);
+	if (strlen(value) >= sizeof(region.restore))
+		return invalid(reason, "the path of a snapshot has at most %zu bytes",
+			       sizeof(region.restore) - 1);
+	snprintf(region.restore, sizeof(region.restore), "%s", value);
+	if (is_region(options, region.name))
+		return invalid(reason,
+			       "there are two regions of this name: choose another (the one of "
+			       "--pool-size is " OPTIONS_FIRST_REGION ")");
+	if (options->n_regions == OPTIONS_REGIONS_MAX)
+		return invalid(reason, "at most %u more regions are possible", OPTIONS_REGIONS_MAX);
+	options->region[options->n_regions++] = region;
 	return 0;
 }
 
@@ -435,6 +507,10 @@ static const struct option table[] = {
 	{"advertise", "HOST[:PORT]", "where they connected",
 	 "where clients are told to connect for data over tcp", true, take_advertise},
 	{"pool-size", "SIZE", "1G", "memory that clients share, 1M to 256G", true, take_pool_size},
+	{"region", "NAME:SIZE[:SNAPSHOT]", NULL,
+	 "one more region, of the tenants whose line has region=NAME: a pool of its own, with its "
+	 "index, R_Key and protection domain; it may begin with a snapshot; at most 15",
+	 true, take_region},
 	{"index-slots", "N", "0", "keys the index has room for; 0: one per 256 bytes of heap", true,
 	 take_index_slots},
 	{"chunk-size", "SIZE", "0",
@@ -454,7 +530,8 @@ static const struct option table[] = {
 	 "these two; auto: verbs if there is a device, else soft",
 	 true, take_fabric},
 	{"tcp-threads", "N", "a quarter of the processors",
-	 "threads that serve data connections over tcp, 1 to 64", true, take_tcp_threads},
+	 "threads that serve data connections over tcp, of each region, 1 to 64", true,
+	 take_tcp_threads},
 	{"rdma-device", "NAME", NULL, "the device for verbs, as `rdma link` shows it", true,
 	 take_rdma_device},
 	{"rdma-address", "HOST[:PORT]", "that of --listen, or the first that a device carries",
@@ -471,13 +548,15 @@ static const struct option table[] = {
 	 "write the snapshot `periodic` so often; 0: only when asked", true, take_snapshot_every},
 	{"snapshot-rate", "SIZE", "0", "bytes a second that a snapshot writes; 0: no limit", true,
 	 take_snapshot_rate},
-	{"restore", "FILE", NULL, "begin with what this snapshot holds", true, take_restore},
+	{"restore", "FILE", NULL, "begin with what this snapshot holds (the first region)", true,
+	 take_restore},
 	{"scrub-rate", "N|off", "16",
 	 "MiB of the pool to look through a second, for what dead clients left and for values that "
 	 "have expired",
 	 true, take_scrub_rate},
 	{"tenants", "FILE", NULL,
-	 "who may come in: `NAME read-only|read-write|admin SECRET` a line; SIGHUP: read it again",
+	 "who may come in: `NAME read-only|read-write|admin SECRET [region=NAME] [sessions=N] "
+	 "[connections=N]` a line; SIGHUP: read it again",
 	 true, take_tenants},
 	{"insecure", NULL, NULL,
 	 "allow --listen beyond loopback without --tenants: who reaches the port may do everything",
@@ -715,6 +794,13 @@ options_are_soft(const struct options *options)
 	return options->fabric != OPTIONS_AUTO && options->fabric != OPTIONS_VERBS;
 }
 
+void
+options_settle_fabric(struct options *options, bool is_verbs)
+{
+	if (is_verbs || !options_are_soft(options))
+		options->fabric = is_verbs ? OPTIONS_VERBS : OPTIONS_SOFT;
+}
+
 static unsigned
 default_tcp_threads(void)
 {
@@ -738,10 +824,72 @@ check_pool_file(const struct options *options, char *reason)
 struct guard_files
 options_guard_files(const struct options *options)
 {
-	return (struct guard_files){
+	struct guard_files files = {
 		.tenants = options->tenants,
+		.regions = {.n = 1, .name = {OPTIONS_FIRST_REGION}},
 		.tls = {.ca = options->tls_ca, .cert = options->tls_cert, .key = options->tls_key},
 	};
+	for (unsigned i = 0; i < options->n_regions; i++)
+		files.regions.name[files.regions.n++] = options->region[i].name;
+	return files;
+}
+
+/* ---- Regions ---- */
+
+unsigned
+options_n_regions(const struct options *options)
+{
+	return 1 + options->n_regions;
+}
+
+bool
+options_are_of_more(const struct options *options)
+{
+	return options->region_name != first_region;
+}
+
+/* Of a file or directory of the first region, that of another one: path, separator, name. */
+static bool
+path_of_region(const struct options_region *region, char *path, size_t max, char separator)
+{
+	size_t len = strlen(path);
+	return len == 0 ||
+	       (size_t)snprintf(path + len, max - len, "%c%s", separator, region->name) < max - len;
+}
+
+static bool
+take_paths_of(const struct options_region *region, struct options *of)
+{
+	return path_of_region(region, of->pool_file, sizeof(of->pool_file), '.') &&
+	       path_of_region(region, of->snapshot_dir, sizeof(of->snapshot_dir), '/');
+}
+
+void
+options_of_region(const struct options *options, unsigned i, struct options *ret_of)
+{
+	*ret_of = *options;
+	ret_of->n_regions = 0;
+	if (i == 0)
+		return;
+	const struct options_region *region = &options->region[i - 1];
+	ret_of->region_name = region->name;
+	ret_of->pool_size = region->size;
+	ret_of->layout = region->layout;
+	memcpy(ret_of->restore, region->restore, sizeof(ret_of->restore));
+	ret_of->rdma_address.port = 0;       /* the first has it */
+	(void)take_paths_of(region, ret_of); /* it was tried */
+}
+
+static int
+check_paths(const struct options *options, const struct options_region *region, char *reason)
+{
+	struct options of = *options;
+	if (take_paths_of(region, &of))
+		return 0;
+	return invalid(reason,
+		       "--region %s: its name makes the path of --pool-file or --snapshot-dir too "
+		       "long: choose shorter ones",
+		       region->name);
 }
 
 int
@@ -763,30 +911,60 @@ options_check_exposure(const struct options *options, const struct net_address *
 
 /* Computes the layout, and so finds out whether the sizes go together. */
 static int
-plan(struct options *options, char *reason)
+plan(struct layout *layout, uint64_t size, const char *size_option, uint64_t index_slots,
+     uint64_t chunk_size, char *reason)
 {
-	uint64_t len = options->pool_size / LAYOUT_PAGE * LAYOUT_PAGE;
+	uint64_t len = size / LAYOUT_PAGE * LAYOUT_PAGE;
 	uint64_t slots_max = len / LAYOUT_GROUP_LEN * LAYOUT_GROUP_SLOTS / 2;
-	if (options->index_slots > slots_max)
+	if (index_slots > slots_max)
 		return invalid(reason,
 			       "--index-slots %" PRIu64 ": a pool of %" PRIu64
-			       " bytes has room for 1 to %" PRIu64
-			       ": lower it or raise --pool-size",
-			       options->index_slots, len, slots_max);
-	if (!layout_plan_with(&options->layout, len, options->index_slots, options->chunk_size))
+			       " bytes has room for 1 to %" PRIu64 ": lower it or raise %s",
+			       index_slots, len, slots_max, size_option);
+	if (!layout_plan_with(layout, len, index_slots, chunk_size))
 		return invalid(reason,
 			       "a pool of %" PRIu64 " bytes has no room for the index and %u "
-			       "chunks of %" PRIu64
-			       " bytes: raise --pool-size, or lower --chunk-size "
+			       "chunks of %" PRIu64 " bytes: raise %s, or lower --chunk-size "
 			       "or --index-slots",
-			       len, LIMIT_CHUNKS_MIN, options->layout.chunk_size);
+			       len, LIMIT_CHUNKS_MIN, layout->chunk_size, size_option);
 	return 0;
+}
+
+/* As the first; its index has slots in proportion to its size. */
+static int
+plan_region(const struct options *options, struct options_region *region, char *reason)
+{
+	char size_option[64];
+	unsigned __int128 slots =
+		(unsigned __int128)options->index_slots * region->size / options->pool_size;
+	region->layout.has_hints = options->layout.has_hints;
+	snprintf(size_option, sizeof(size_option), "the size of --region %s", region->name);
+	int rc = check_paths(options, region, reason);
+	if (rc == 0)
+		rc = plan(&region->layout, region->size, size_option,
+			  options->index_slots && !slots ? 1 : (uint64_t)slots, options->chunk_size,
+			  reason);
+	return rc;
+}
+
+static int
+plan_all(struct options *options, char *reason)
+{
+	if (options->n_regions && !options->tenants[0])
+		return invalid(reason, "--region: without --tenants nobody could reach it: name "
+				       "who may come in");
+	int rc = plan(&options->layout, options->pool_size, "--pool-size", options->index_slots,
+		      options->chunk_size, reason);
+	for (unsigned i = 0; rc == 0 && i < options->n_regions; i++)
+		rc = plan_region(options, &options->region[i], reason);
+	return rc;
 }
 
 int
 options_parse(struct options *options, char *const argv[], char ret_reason[NET_REASON_MAX])
 {
 	*options = (struct options){
+		.region_name = first_region,
 		.n_listen = 1,
 		.listen = {{.host = "127.0.0.1", .port = WIRE_DEFAULT_PORT}},
 		.pool_size = POOL_DEFAULT,
@@ -813,6 +991,6 @@ options_parse(struct options *options, char *const argv[], char ret_reason[NET_R
 	if (rc == 0)
 		rc = check_pool_file(options, ret_reason);
 	if (rc == 0)
-		rc = plan(options, ret_reason);
+		rc = plan_all(options, ret_reason);
 	return rc;
 }

@@ -19,13 +19,26 @@
 
 #define OPTIONS_PATH_MAX 1024u
 #define OPTIONS_LISTEN_MAX 8u
+#define OPTIONS_REGIONS_MAX (LIMIT_REGIONS - 1) /* beside the first */
+#define OPTIONS_FIRST_REGION "default"          /* its name */
 
 enum options_fabric { OPTIONS_AUTO, OPTIONS_VERBS, OPTIONS_SOFT, OPTIONS_SHM, OPTIONS_TCP };
 
 enum options_action { OPTIONS_SERVE, OPTIONS_CHECK, OPTIONS_FSCK, OPTIONS_VERSION, OPTIONS_HELP };
 
+/* One more region, for the tenants whose line names it. */
+struct options_region {
+	char name[LIMIT_REGION_NAME_MAX];
+	uint64_t size; /* bytes */
+	char restore[OPTIONS_PATH_MAX];
+	struct layout layout;
+};
+
 struct options {
 	enum options_action action;
+	const char *region_name; /* of the region that sizes and files below are of */
+	unsigned n_regions;      /* more */
+	struct options_region region[OPTIONS_REGIONS_MAX];
 	unsigned n_listen;
 	struct net_address listen[OPTIONS_LISTEN_MAX];
 	struct net_address advertise; /* host "": as clients came; port 0: the control port */
@@ -62,6 +75,21 @@ struct options {
  */
 int options_parse(struct options *options, char *const argv[], char ret_reason[NET_REASON_MAX]);
 
+/* How many regions the server has, the first too. */
+unsigned options_n_regions(const struct options *options);
+
+/*
+ * What of the options is for region i, 0 being the first: as if it were the server's only one. They
+ * live no longer than options.
+ */
+void options_of_region(const struct options *options, unsigned i, struct options *ret_of);
+
+/* Is it about another region than the first? */
+bool options_are_of_more(const struct options *options);
+
+/* It has turned out whether there is verbs: from now on they ask for it, or for none. */
+void options_settle_fabric(struct options *options, bool is_verbs);
+
 /* Would a start without verbs be a failure? --fabric says so, or that a device is asked for. */
 bool options_want_verbs(const struct options *options);
 
@@ -75,7 +103,7 @@ bool options_are_soft(const struct options *options);
 int options_check_exposure(const struct options *options, const struct net_address *bound,
 			   char ret_reason[NET_REASON_MAX]);
 
-/* The files that say who may come in; they are those of options, and live as long. */
+/* What says who may come in; it is that of options, and lives as long. */
 struct guard_files options_guard_files(const struct options *options);
 
 /* What --help says. */

@@ -8,6 +8,7 @@
 
 #include "common/err.h"
 #include "server/client.h"
+#include "server/store.h"
 
 #define REASON_MAX sizeof(((struct wire_cm_reject *)NULL)->reason)
 
@@ -67,7 +68,7 @@ place_for(struct peers *peers, const struct wire_cm_request *request, bool *ret_
 		return NULL;
 	}
 	struct client *client = client_with_token(peers->clients, request->token);
-	if (!client) {
+	if (!client || client->store->peers != peers) {
 		*ret_reason = "no control connection has this token";
 		return NULL;
 	}

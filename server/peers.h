@@ -29,7 +29,8 @@ struct peers {
 	struct verbs_server *verbs; /* NULL: no verbs */
 	struct tcp_server *tcp;     /* NULL: no tcp */
 	struct sessions *sessions;
-	const struct client_list *clients;
+	const struct client_list
+		*clients; /* of the server: only those of this region may have one */
 	struct loop_op readable;
 	unsigned n;
 	uint64_t n_admitted;

@@ -80,14 +80,14 @@ process_gone(struct loop_op *op, int result)
 	service_settle(client);
 }
 
-static bool
+static const struct shm_share *
 claim(struct handout *handout, const unsigned char *token, int pidfd, pid_t pid,
       bool *ret_read_only)
 {
 	struct service *service = (void *)((char *)handout - offsetof(struct service, handout));
 	struct client *client = client_with_token(&service->clients, token);
 	if (!client)
-		return false;
+		return NULL;
 	client->has_token = false;
 	peers_cut_client(client->store->peers, client); /* it goes one way, not both */
 	client->pidfd = pidfd;
@@ -95,7 +95,7 @@ claim(struct handout *handout, const unsigned char *token, int pidfd, pid_t pid,
 	client->owner.pid = pid;
 	*ret_read_only = client->access == WIRE_ACCESS_READ;
 	watch_process(client);
-	return true;
+	return client->store->region->share;
 }
 
 static void
@@ -297,7 +297,6 @@ init(struct service *service, const struct service_setup *setup)
 	service->handout = (struct handout){
 		.loop = setup->loop,
 		.log = setup->log,
-		.share = setup->regions[0].region->share,
 		.claim = claim,
 	};
 }
@@ -336,7 +335,7 @@ create_stores(struct service *service, const struct service_setup *setup)
 		const struct store_setup s = {
 			.loop = setup->loop,
 			.log = setup->log,
-			.options = setup->options,
+			.options = of->options,
 			.region = of->region,
 			.peers = of->peers,
 			.clients = &service->clients,

@@ -50,6 +50,7 @@ struct service {
 };
 
 struct service_region {
+	const struct options *options; /* for it alone */
 	struct region *region;
 	struct peers *peers; /* zeroed but for what the region has been told of it */
 };

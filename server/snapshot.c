@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,8 +43,10 @@
 /* ---- Set-up ---- */
 
 static int
-open_directory(struct snapshot *s)
+open_directory(struct snapshot *s, bool may_make)
 {
+	if (may_make)
+		(void)mkdir(s->dir, 0750); /* opening it tells how that went */
 	s->dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->dir_fd >= 0 && faccessat(s->dir_fd, ".", W_OK | X_OK, AT_EACCESS) == 0)
 		return 0;
@@ -68,7 +71,7 @@ snapshot_init(struct snapshot *s, struct loop *loop, const struct log *log, stru
 	};
 	s->next_ns = clock_now_ns() + s->every_ns;
 	snprintf(s->dir, sizeof(s->dir), "%s", options->snapshot_dir);
-	return s->dir[0] ? open_directory(s) : 0;
+	return s->dir[0] ? open_directory(s, options_are_of_more(options)) : 0;
 }
 
 static void

@@ -26,6 +26,7 @@ stats_text(struct service *service, struct store *store, char *ret_text, size_t 
 {
 	struct text text = {.bytes = ret_text, .max = max};
 	metrics_visit_texts(store, add_text, &text);
-	metrics_visit(service, store, add_value, &text);
+	metrics_visit_server(service, add_value, &text);
+	metrics_visit_store(store, add_value, &text);
 	return text.len;
 }

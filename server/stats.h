@@ -14,7 +14,8 @@ struct service;
 struct store;
 
 /*
- * Writes the lines, of one store, and returns their length in bytes, less than max; no NUL counted.
+ * Writes the lines, of the server and one store, and returns their length in bytes, less than max;
+ * no NUL counted.
  */
 size_t stats_text(struct service *service, struct store *store, char *ret_text, size_t max);
 

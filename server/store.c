@@ -3,6 +3,7 @@
 #include "server/store.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/err.h"
@@ -64,6 +65,7 @@ init(struct store *store, const struct store_setup *setup)
 	struct region *region = setup->region;
 	store->loop = setup->loop;
 	store->log = setup->log;
+	snprintf(store->name, sizeof(store->name), "%s", setup->options->region_name);
 	store->region = region;
 	store->peers = setup->peers;
 	store->clients = setup->clients;

@@ -24,6 +24,7 @@ struct client_list;
 struct store {
 	struct loop *loop;
 	const struct log *log;
+	char name[LIMIT_REGION_NAME_MAX];
 	struct region *region;
 	struct peers *peers;
 	const struct client_list *clients; /* of the server, also those of other stores */
@@ -45,7 +46,7 @@ struct store {
 struct store_setup {
 	struct loop *loop;
 	const struct log *log;
-	const struct options *options; /* needed until store_create returns */
+	const struct options *options; /* of its region; needed until store_create returns */
 	struct region *region;
 	struct peers *peers; /* zeroed but for what the region has been told of it */
 	const struct client_list *clients;

@@ -11,7 +11,11 @@
 #include "common/err.h"
 
 #define FILE_MAX ((size_t)512 << 10)
-#define N_WORDS 3
+#define N_WORDS_MIN 3
+#define N_WORDS_MAX 6
+#define LINE_WANTED                                                                                \
+	"`NAME ROLE SECRET` is wanted, and behind it, if at all, region=NAME, sessions=N, "        \
+	"connections=N, each once"
 #define BLANKS " \t\r"
 #define PATH_SHOWN 100
 
@@ -36,15 +40,15 @@ struct word {
 	size_t len;
 };
 
-/* Returns how many there are, at most N_WORDS + 1. */
+/* Returns how many there are, at most N_WORDS_MAX + 1. */
 static int
-split(const char *line, struct word words[N_WORDS])
+split(const char *line, struct word words[N_WORDS_MAX])
 {
 	int n = 0;
 	for (line += strspn(line, BLANKS); *line; line += strspn(line, BLANKS)) {
 		size_t len = strcspn(line, BLANKS);
-		if (n == N_WORDS)
-			return N_WORDS + 1;
+		if (n == N_WORDS_MAX)
+			return N_WORDS_MAX + 1;
 		words[n++] = (struct word){line, len};
 		line += len;
 	}
@@ -81,43 +85,126 @@ take_role(struct tenant *tenant, struct word word, char *reason)
 	return ERR_INVALID;
 }
 
-/* What is wrong is said without what stands there: it may be a secret. */
 static int
-take_line(struct tenants *tenants, const char *line, char *reason)
+take_region(struct tenant *tenant, const struct tenants_regions *regions, struct word value,
+	    char *reason)
 {
-	struct word words[N_WORDS];
-	struct tenant *tenant = &tenants->tenant[tenants->n];
-	int n = split(line, words);
-	if (n == 0 || words[0].at[0] == '#')
-		return 0;
-	*tenant = (struct tenant){0};
-	int rc = 0;
-	if (n != N_WORDS) {
-		snprintf(reason, NET_REASON_MAX, "`NAME ROLE SECRET` is wanted");
-		rc = ERR_INVALID;
-	} else if (tenants->n == LIMIT_TENANTS) {
-		snprintf(reason, NET_REASON_MAX, "there are more than %u tenants", LIMIT_TENANTS);
-		rc = ERR_INVALID;
+	for (unsigned i = 0; i < regions->n; i++)
+		if (strlen(regions->name[i]) == value.len &&
+		    memcmp(regions->name[i], value.at, value.len) == 0) {
+			tenant->region = i;
+			return 0;
+		}
+	snprintf(reason, NET_REASON_MAX,
+		 "tenant %s: the server has no region of the name behind region=: its "
+		 "regions are %s and those of --region, when it was started",
+		 tenant->name, regions->name[0]);
+	return ERR_INVALID;
+}
+
+/* A number from 1 to max. */
+static int
+take_quota(unsigned *ret_n, unsigned max, struct word value, char *reason)
+{
+	unsigned n = 0;
+	for (size_t i = 0; i < value.len && n <= max; i++) {
+		if (!isdigit((unsigned char)value.at[i])) {
+			n = 0;
+			break;
+		}
+		n = n * 10 + (unsigned)(value.at[i] - '0');
 	}
-	if (!rc)
-		rc = take_name(tenant, words[0], reason);
-	if (!rc && tenants_find(tenants, tenant->name)) {
-		snprintf(reason, NET_REASON_MAX, "tenant %s is there twice", tenant->name);
-		rc = ERR_INVALID;
+	if (n == 0 || n > max) {
+		snprintf(reason, NET_REASON_MAX, "a quota is a number from 1 to %u", max);
+		return ERR_INVALID;
 	}
+	*ret_n = n;
+	return 0;
+}
+
+/* What a word of the form KEY=VALUE says after its KEY=, if it is that. */
+static bool
+has_key(struct word word, const char *key, struct word *ret_value)
+{
+	size_t len = strlen(key);
+	if (word.len < len || memcmp(word.at, key, len) != 0)
+		return false;
+	*ret_value = (struct word){word.at + len, word.len - len};
+	return true;
+}
+
+enum { HAS_REGION = 1, HAS_SESSIONS = 2, HAS_CONNECTIONS = 4 };
+
+/* One of the words behind the secret. */
+static int
+take_extra(struct tenant *tenant, const struct tenants_regions *regions, struct word word,
+	   unsigned *has, char *reason)
+{
+	struct word value;
+	unsigned what = has_key(word, "region=", &value)        ? HAS_REGION
+			: has_key(word, "sessions=", &value)    ? HAS_SESSIONS
+			: has_key(word, "connections=", &value) ? HAS_CONNECTIONS
+								: 0;
+	if (!what || *has & what) {
+		snprintf(reason, NET_REASON_MAX, LINE_WANTED);
+		return ERR_INVALID;
+	}
+	*has |= what;
+	if (what == HAS_REGION)
+		return take_region(tenant, regions, value, reason);
+	if (what == HAS_SESSIONS)
+		return take_quota(&tenant->n_sessions, LIMIT_SESSIONS, value, reason);
+	return take_quota(&tenant->n_connections, LIMIT_CLIENTS, value, reason);
+}
+
+static int
+take_words(struct tenant *tenant, const struct tenants_regions *regions, const struct word *words,
+	   int n, char *reason)
+{
+	unsigned has = 0;
+	*tenant = (struct tenant){.n_sessions = LIMIT_SESSIONS, .n_connections = LIMIT_CLIENTS};
+	int rc = take_name(tenant, words[0], reason);
 	if (!rc)
 		rc = take_role(tenant, words[1], reason);
 	if (!rc)
 		rc = secret_take(&tenant->secret, words[2].at, words[2].len, reason);
-	if (!rc)
-		tenants->n++;
+	for (int i = N_WORDS_MIN; !rc && i < n; i++)
+		rc = take_extra(tenant, regions, words[i], &has, reason);
+	return rc;
+}
+
+/* What is wrong is said without what stands there: it may be a secret. */
+static int
+take_line(struct tenants *tenants, const struct tenants_regions *regions, const char *line,
+	  char *reason)
+{
+	struct word words[N_WORDS_MAX];
+	struct tenant *tenant = &tenants->tenant[tenants->n];
+	int n = split(line, words);
+	if (n == 0 || words[0].at[0] == '#')
+		return 0;
+	if (n < N_WORDS_MIN || n > N_WORDS_MAX) {
+		snprintf(reason, NET_REASON_MAX, LINE_WANTED);
+		return ERR_INVALID;
+	}
+	if (tenants->n == LIMIT_TENANTS) {
+		snprintf(reason, NET_REASON_MAX, "there are more than %u tenants", LIMIT_TENANTS);
+		return ERR_INVALID;
+	}
+	int rc = take_words(tenant, regions, words, n, reason);
+	if (!rc && tenants_find(tenants, tenant->name)) {
+		snprintf(reason, NET_REASON_MAX, "tenant %s is there twice", tenant->name);
+		rc = ERR_INVALID;
+	}
+	tenants->n += !rc;
 	return rc;
 }
 
 /* ---- The file ---- */
 
 static int
-take_text(struct tenants *tenants, const char *path, char *text, size_t len, char *reason)
+take_text(struct tenants *tenants, const struct tenants_regions *regions, const char *path,
+	  char *text, size_t len, char *reason)
 {
 	char why[NET_REASON_MAX];
 	char *line = text, *end = text + len;
@@ -129,7 +216,7 @@ take_text(struct tenants *tenants, const char *path, char *text, size_t len, cha
 	for (unsigned number = 1; line < end; number++) {
 		char *line_end = line + strcspn(line, "\n");
 		*line_end = '\0';
-		int rc = take_line(tenants, line, why);
+		int rc = take_line(tenants, regions, line, why);
 		if (rc) {
 			snprintf(reason, NET_REASON_MAX, "%.*s:%u: %.300s", PATH_SHOWN, path,
 				 number, why);
@@ -152,7 +239,8 @@ table_len(void)
 }
 
 int
-tenants_load(const char *path, struct tenants **ret_tenants, char reason[NET_REASON_MAX])
+tenants_load(const char *path, const struct tenants_regions *regions, struct tenants **ret_tenants,
+	     char reason[NET_REASON_MAX])
 {
 	size_t len;
 	char *text = malloc(FILE_MAX);
@@ -162,7 +250,7 @@ tenants_load(const char *path, struct tenants **ret_tenants, char reason[NET_REA
 	if (text && tenants)
 		rc = secret_read_file(path, text, FILE_MAX, &len, reason);
 	if (!rc) {
-		rc = take_text(tenants, path, text, len, reason);
+		rc = take_text(tenants, regions, path, text, len, reason);
 		secret_wipe(text, len);
 	}
 	free(text);
@@ -197,7 +285,7 @@ const struct tenant *
 tenants_find_same(const struct tenants *tenants, const struct tenant *old)
 {
 	const struct tenant *tenant = tenants ? tenants_find(tenants, old->name) : NULL;
-	bool same = tenant && tenant->access == old->access &&
+	bool same = tenant && tenant->access == old->access && tenant->region == old->region &&
 		    tenant->secret.len == old->secret.len &&
 		    memcmp(tenant->secret.bytes, old->secret.bytes, old->secret.len) == 0;
 	return same ? tenant : NULL;

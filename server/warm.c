@@ -40,9 +40,10 @@ mend_epoch(struct layout_superblock *sb)
 }
 
 static int
-judge_sizes(const char *path, const struct layout *l, const struct layout *wanted,
+judge_sizes(const char *path, const struct layout *l, const struct options *options,
 	    char ret_reason[POOL_FILE_REASON_MAX])
 {
+	const struct layout *wanted = &options->layout;
 	const struct {
 		const char *what, *option;
 		uint64_t is, wanted;
@@ -61,11 +62,18 @@ judge_sizes(const char *path, const struct layout *l, const struct layout *wante
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		if (sizes[i].is == sizes[i].wanted)
 			continue;
-		snprintf(ret_reason, POOL_FILE_REASON_MAX,
-			 "%.250s holds a pool of %" PRIu64 " %s, and the options ask for %" PRIu64
-			 ": give %s %" PRIu64 ", or " FORMAT_REMEDY,
-			 path, sizes[i].is, sizes[i].what, sizes[i].wanted, sizes[i].option,
-			 sizes[i].is);
+		int n = snprintf(ret_reason, POOL_FILE_REASON_MAX,
+				 "%.250s holds a pool of %" PRIu64
+				 " %s, and the options ask for %" PRIu64 ": give ",
+				 path, sizes[i].is, sizes[i].what, sizes[i].wanted);
+		if (options_are_of_more(options)) /* sizes follow from its own and the first's */
+			snprintf(ret_reason + n, POOL_FILE_REASON_MAX - (size_t)n,
+				 "--region %s:SIZE and the sizes of the first region as they were, "
+				 "or " FORMAT_REMEDY,
+				 options->region_name);
+		else
+			snprintf(ret_reason + n, POOL_FILE_REASON_MAX - (size_t)n,
+				 "%s %" PRIu64 ", or " FORMAT_REMEDY, sizes[i].option, sizes[i].is);
 		return ERR_INVALID;
 	}
 	return 0;
@@ -73,7 +81,7 @@ judge_sizes(const char *path, const struct layout *l, const struct layout *wante
 
 static int
 judge_superblock(const struct pool_file *file, struct layout_superblock *sb,
-		 const struct layout *wanted, char ret_reason[POOL_FILE_REASON_MAX])
+		 const struct options *options, char ret_reason[POOL_FILE_REASON_MAX])
 {
 	struct layout layout;
 	if (sb->version != LAYOUT_VERSION || sb->len != sizeof(*sb)) {
@@ -93,7 +101,7 @@ judge_superblock(const struct pool_file *file, struct layout_superblock *sb,
 			 file->path, wrong);
 		return ERR_CORRUPT;
 	}
-	int rc = judge_sizes(file->path, &layout, wanted, ret_reason);
+	int rc = judge_sizes(file->path, &layout, options, ret_reason);
 	uint64_t len = pool_file_len_for(file, layout.region_len);
 	if (rc == 0 && file->len != len) {
 		snprintf(ret_reason, POOL_FILE_REASON_MAX,
@@ -133,7 +141,7 @@ warm_judge(const struct pool_file *file, const struct options *options, enum war
 		return ERR_INVALID;
 	}
 	*ret_kind = WARM_FORMER;
-	return judge_superblock(file, &sb, &options->layout, ret_reason);
+	return judge_superblock(file, &sb, options, ret_reason);
 }
 
 /* ---- Beginning ---- */

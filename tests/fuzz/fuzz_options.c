@@ -9,7 +9,7 @@
 #define ARGUMENTS_MAX 16
 
 static void
-check(const struct options *options)
+check_one(const struct options *options)
 {
 	const struct layout *l = &options->layout;
 	fuzz_must(l->region_len >= LIMIT_REGION_MIN && l->region_len <= LIMIT_REGION_MAX);
@@ -18,9 +18,23 @@ check(const struct options *options)
 	fuzz_must(layout_chunk_off(l, l->n_chunks) <= l->region_len);
 	fuzz_must(memchr(options->socket, '\0', sizeof(options->socket)));
 	fuzz_must(memchr(options->restore, '\0', sizeof(options->restore)));
+	fuzz_must(memchr(options->pool_file, '\0', sizeof(options->pool_file)));
+	fuzz_must(memchr(options->snapshot_dir, '\0', sizeof(options->snapshot_dir)));
 	fuzz_must(options->n_listen >= 1 && options->n_listen <= OPTIONS_LISTEN_MAX);
 	for (unsigned i = 0; i < options->n_listen; i++)
 		fuzz_must(memchr(options->listen[i].host, '\0', sizeof(options->listen[i].host)));
+}
+
+static void
+check(const struct options *options)
+{
+	static struct options of;
+	fuzz_must(options_n_regions(options) <= LIMIT_REGIONS);
+	for (unsigned i = 0; i < options_n_regions(options); i++) {
+		options_of_region(options, i, &of);
+		check_one(&of);
+		fuzz_must(options_are_of_more(&of) == (i > 0));
+	}
 }
 
 int

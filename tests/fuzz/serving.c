@@ -56,7 +56,7 @@ serving_begin(void)
 	static struct guard guard;                  /* who comes may do everything */
 	static const struct ports ports = {.n = 1}; /* the loop looks at no descriptor */
 	struct serving *s = &serving;
-	const struct service_region region = {region_once(), &s->peers};
+	const struct service_region region = {options_once(), region_once(), &s->peers};
 	struct service_setup setup = {
 		.loop = &s->loop,
 		.log = &fuzz_log,

@@ -2,8 +2,9 @@
 /* Coming in as a tenant: login.h. */
 #include "tests/proc/login.h"
 
-#include <dirent.h>
+#include <ftw.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "common/clock.h"
 
 static char directory[64];
 
@@ -42,23 +45,40 @@ login_write(const char *name, mode_t mode, const char *text)
 void
 login_make_files(void)
 {
-	snprintf(directory, sizeof(directory), "/tmp/rkv-tenants-XXXXXX");
+	snprintf(directory, sizeof(directory), "%s/rkv-tenants-XXXXXX",
+		 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
 	assert_non_null(mkdtemp(directory));
 	login_write("app", 0600, SECRET_APP "\n");
 	login_write("view", 0400, "  " SECRET_VIEW "\n");
 	login_write("tenants", 0600, LOGIN_TENANTS);
 }
 
+static int
+remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
 void
 login_remove_files(void)
 {
-	DIR *files = opendir(directory);
-	struct dirent *file;
-	while (files && (file = readdir(files)))
-		unlinkat(dirfd(files), file->d_name, 0);
-	if (files)
-		closedir(files);
-	rmdir(directory);
+	assert_int_equal(nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+void
+login_reload(struct server *server, const char *tenants, const char *said)
+{
+	size_t before;
+	proc_text(server->proc, PROC_ERR, &before);
+	login_write("tenants", 0600, tenants);
+	proc_signal(server->proc, SIGHUP);
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	while (!strstr(proc_text(server->proc, PROC_ERR, NULL) + before, said))
+		if (!proc_pause(deadline))
+			fail_msg("no `%s` in: %s", said, proc_text(server->proc, PROC_ERR, NULL));
 }
 
 /* ---- Coming in, or not ---- */
@@ -116,12 +136,18 @@ login(struct raw *raw, const struct server *server, const char *tenant, const ch
 }
 
 void
-login_refused(struct raw *raw, int code, const char *part)
+login_refusal(struct raw *raw, int code, const char *part)
 {
 	assert_int_equal(raw_receive(raw), WIRE_REFUSED);
 	assert_int_equal(raw->in.refused.code, code);
 	if (!strstr(raw->in.refused.reason, part))
 		fail_msg("no `%s` in: %s", part, raw->in.refused.reason);
+}
+
+void
+login_refused(struct raw *raw, int code, const char *part)
+{
+	login_refusal(raw, code, part);
 	assert_int_equal(raw_receive(raw), 0);
 	raw_close(raw);
 }
@@ -145,4 +171,36 @@ login_open(const struct server *server, const char *tenant, rkv_log_fn log, void
 	options.log_arg = arg;
 	assert_int_equal(rkv_open(server->address, &options, &client), RKV_OK);
 	return client;
+}
+
+/* ---- Behind the back ---- */
+
+int
+login_status_of(struct fab *fab, struct fab_endpoint *ep, enum fab_kind kind, uint64_t *word)
+{
+	struct fab_done done;
+	int64_t deadline_ns = fab_now(fab) + PROC_WAIT_MS * CLOCK_NS_PER_MS;
+	struct fab_op op = {.kind = kind,
+			    .roff = LAYOUT_SCRATCH_OFF,
+			    .piece = {{.local = word, .len = sizeof(*word)}},
+			    .expect = kind == FAB_FAA,
+			    .swap = 1};
+	assert_int_equal(fab_register(fab, word, 4096, &op.piece[0].key), 0);
+	int rc = fab_post(ep, &op, 1, NULL);
+	while (rc == 0 && fab_poll(ep, &done, 1) == 0) {
+		assert_true(fab_now(fab) < deadline_ns);
+		fab_wait(ep, deadline_ns);
+	}
+	fab_deregister(fab, op.piece[0].key);
+	return rc ? rc : done.status;
+}
+
+void
+login_fails_with(const char *part, enum proc_stream stream, const char *const args[])
+{
+	struct proc *proc = proc_run("kv-server", args, NULL);
+	assert_int_not_equal(proc->exit_code, 0);
+	if (!strstr(proc_text(proc, stream, NULL), part))
+		fail_msg("no `%s` in: %s", part, proc_text(proc, stream, NULL));
+	proc_free(proc);
 }

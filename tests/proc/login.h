@@ -21,13 +21,19 @@
 	"# all\n\napp read-write " SECRET_APP "\nview\tread-only " SECRET_VIEW                     \
 	"\nboss admin " SECRET_BOSS "\n"
 
-/* A directory with "tenants" for the server, and secret files "app" and "view". */
+/*
+ * A directory, on a tmpfs if there is one, with "tenants" for the server, and secret files "app"
+ * and "view"; it is removed with all that is in it.
+ */
 void login_make_files(void);
 void login_remove_files(void);
 
 /* The path of a file there, valid for three calls more; and a file written there. */
 const char *login_path(const char *name);
 const char *login_write(const char *name, mode_t mode, const char *text);
+
+/* Writes "tenants" anew, has the server read it, and waits until its log has said this. */
+void login_reload(struct server *server, const char *tenants, const char *said);
 
 /* A HELLO of this tenant with a nonce. */
 struct wire_hello login_hello(const char *tenant);
@@ -41,12 +47,22 @@ void login_prove(struct raw *raw, const struct auth_said *said, const char *secr
 /* All of it, as librkv does it; checks the server's proof. */
 void login(struct raw *raw, const struct server *server, const char *tenant, const char *secret);
 
-/* The server refuses, with this code and a sentence that has this part, and closes. */
+/* The server refuses, with this code and a sentence that has this part; and then it closes. */
+void login_refusal(struct raw *raw, int code, const char *part);
 void login_refused(struct raw *raw, int code, const char *part);
 
 /* What a client of librkv needs to be this tenant, by its secret file. */
 void login_options(struct rkv_options *options, const char *tenant);
 struct rkv_client *login_open(const struct server *server, const char *tenant, rkv_log_fn log,
 			      void *arg);
+
+/*
+ * What becomes of one operation on the scratch word, behind the library's back. word: a page of its
+ * own, with what is written, or where is put what was there.
+ */
+int login_status_of(struct fab *fab, struct fab_endpoint *ep, enum fab_kind kind, uint64_t *word);
+
+/* kv-server, started with these arguments, fails, and prints this part. */
+void login_fails_with(const char *part, enum proc_stream stream, const char *const args[]);
 
 #endif

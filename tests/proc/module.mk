@@ -59,3 +59,6 @@ proc_TESTS += tests/proc/test_attacks
 slow_TESTS += tests/proc/test_attacks
 san_TESTS += tests/proc/test_attacks
 test_attacks_EXTRA := tests/proc/bystander.c $(test_uninvited_EXTRA) bench/histogram.c
+proc_TESTS += tests/proc/test_regions
+san_TESTS += tests/proc/test_regions
+test_regions_EXTRA := $(load_EXTRA) tests/proc/login.c tests/proc/raw.c

@@ -162,23 +162,25 @@ documents()
 		sort -u | while read -r name; do
 			grep -q "^# TYPE $name " "$DIR/metrics" || echo "$name"
 		done)" ''
-	is 'the wrong format is noticed' "$(sed 's/^\(rkv_pool_bytes\) /\1 x/' "$DIR/metrics" \
+	is 'the wrong format is noticed' "$(sed 's/^\(rkv_pool_bytes.*\) /\1 x/' "$DIR/metrics" \
 		>"$DIR/broken" && wrong_format "$DIR/broken" | wc -l)" 1
 }
 
 moves()
 {
-	is 'pool size' "$(series rkv_pool_bytes)" "$(stat_of pool_bytes)"
+	is 'pool size' "$(series 'rkv_pool_bytes{region="default"}')" "$(stat_of pool_bytes)"
 	is 'no value yet' "$(stat_of bytes_live)" 64
 	head -c 1000 /dev/zero >"$DIR/value"
 	cli put large --file "$DIR/value" >/dev/null
 	check 'live bytes of a class' wait_for 30 becomes \
-		'rkv_block_bytes{class="1152",state="live"}' 1152
+		'rkv_block_bytes{region="default",class="1152",state="live"}' 1152
 	is 'and of all' "$(stat_of bytes_live)" $((64 + 1152))
-	check 'chunks of a class' wait_for 30 becomes 'rkv_class_chunk_bytes{class="1152"}' 65536
+	check 'chunks of a class' wait_for 30 becomes \
+		'rkv_class_chunk_bytes{region="default",class="1152"}' 65536
 	cli del large >/dev/null
-	check 'a value that is gone' wait_for 30 becomes rkv_index_slots_used 1
-	is 'sessions' "$(series 'rkv_sessions_over_total{how="left"}')" 3
+	check 'a value that is gone' wait_for 30 becomes \
+		'rkv_index_slots_used{region="default"}' 1
+	is 'sessions' "$(series 'rkv_sessions_over_total{region="default",how="left"}')" 3
 }
 
 refusals()
@@ -222,6 +224,30 @@ crowd()
 	is 'and another scrape' "$(get | head -n 1)" $'HTTP/1.1 200 OK\r'
 }
 
+# Each of several regions has its samples, and those of a family stay together.
+regions()
+{
+	local region
+	(umask 077; for region in a b; do
+		echo "$region admin $(printf '%032d' 0) region=$region"
+	done >"$DIR/tenants"; printf '%032d' 0 >"$DIR/secret")
+	check 'a server with three regions starts' start --tenants "$DIR/tenants" \
+		--region a:1M --region b:2M
+	cli --tenant b --secret-file "$DIR/secret" put key value >/dev/null
+	check 'a value in one of them' wait_for 30 becomes \
+		'rkv_block_bytes{region="b",class="64",state="live"}' 64
+	get | body >"$DIR/metrics"
+	is 'the format is right with three regions' "$(wrong_format "$DIR/metrics")" ''
+	is 'each has its pool' "$(grep '^rkv_pool_bytes{' "$DIR/metrics")" \
+'rkv_pool_bytes{region="default"} 16777216
+rkv_pool_bytes{region="a"} 1048576
+rkv_pool_bytes{region="b"} 2097152'
+	is 'and its sessions' "$(grep '^rkv_sessions_joined_total{' "$DIR/metrics" |
+		cut -d ' ' -f 2 | paste -sd ' ')" '0 0 1'
+	is 'the server has one uptime' "$(grep -c '^rkv_uptime_seconds ' "$DIR/metrics")" 1
+	check 'the server stops in order' stop_server
+}
+
 options()
 {
 	local value taken=$PORT
@@ -244,11 +270,12 @@ options()
 
 check 'a server with metrics starts' start
 cli put greeting hello >/dev/null
-check 'the first look at the index' wait_for 30 becomes rkv_index_slots_used 1
+check 'the first look at the index' wait_for 30 becomes 'rkv_index_slots_used{region="default"}' 1
 format
 documents
 moves
 refusals
 crowd
 options
+regions
 finish

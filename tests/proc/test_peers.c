@@ -36,6 +36,8 @@ struct host {
 	struct loop *loop;
 	struct region region;
 	struct peers peers;
+	struct region more; /* another region, which nobody has unless a test says so */
+	struct peers more_peers;
 	struct guard guard; /* who comes may do everything */
 	struct service *service;
 	struct ports ports;
@@ -128,12 +130,20 @@ host_start(struct host *host)
 	if (open_region(host, options))
 		fail_msg("%s", host->lines);
 	assert_int_equal(loop_create(&host->log, &host->loop), 0);
-	const struct service_region region = {&host->region, &host->peers};
+	const struct region_events events = peers_events(&host->more_peers);
+	assert_int_equal(
+		region_choose(&host->more, &host->options, &host->ports.port[0].bound, &host->log),
+		0);
+	assert_int_equal(region_create(&host->more, &host->options, &events), 0);
+	const struct service_region regions[] = {
+		{&host->options, &host->region, &host->peers},
+		{&host->options, &host->more, &host->more_peers},
+	};
 	const struct service_setup setup = {
 		.loop = host->loop,
 		.log = &host->log,
-		.regions = &region,
-		.n_regions = 1,
+		.regions = regions,
+		.n_regions = 2,
 		.options = &host->options,
 		.ports = &host->ports,
 		.guard = &host->guard,
@@ -159,6 +169,7 @@ host_stop(struct host *host)
 	loop_destroy(host->loop);
 	service_destroy(host->service);
 	region_destroy(&host->region);
+	region_destroy(&host->more);
 	ports_close(&host->ports);
 	close(host->call_fd);
 	sem_destroy(&host->called);
@@ -330,6 +341,49 @@ who_may_only_read_has_a_queue_pair_for_reads(void **state)
 	assert_int_equal(raw_stat(&admin, "peers_refused"), 0);
 	raw_close(&reader);
 	raw_close(&writer);
+}
+
+static void
+move_to_the_other_region(struct host *h)
+{
+	LIST_FIRST(&h->service->clients)->store = h->service->store[1]; /* who came last */
+}
+
+/* As if it had been told of the other region. */
+static void
+tell_of_the_other_region(struct raw *raw)
+{
+	struct fab_offer offer;
+	region_offer(&host.more, &offer);
+	memcpy(raw->welcome.verbs_address, offer.verbs_address, sizeof(offer.verbs_address));
+}
+
+/* Each region has a listener, an R_Key and a protection domain; a token works at one of them. */
+static void
+a_token_is_of_one_region(void **state)
+{
+	static struct raw one, other;
+	struct fab_offer offer;
+	(void)state;
+	raw_connect(&one, &host.address, WIRE_ROLE_CLIENT);
+	raw_connect(&other, &host.address, WIRE_ROLE_CLIENT);
+	host_call(&host, move_to_the_other_region);
+	struct raw_session a = raw_join(&one, 0), b = raw_join(&other, 0);
+	region_offer(&host.more, &offer);
+	assert_int_not_equal(offer.r_key, one.welcome.region[0].r_key);
+	turned_away(&other, NULL, "no control connection has this token");
+	turned_away(&other, &b, "no control connection has this token");
+	stranger_close(admitted(&one, &a));
+	tell_of_the_other_region(&one);
+	turned_away(&one, NULL, "no control connection has this token");
+	turned_away(&one, &a, "no control connection has this token");
+	tell_of_the_other_region(&other);
+	stranger_close(admitted(&other, &b));
+	assert_int_equal(raw_stat(&admin, "peers_admitted"), 1);
+	assert_int_equal(raw_stat(&admin, "peers_refused"), 2);
+	assert_int_equal(raw_stat(&admin, "sessions"), 1);
+	raw_close(&one);
+	raw_close(&other);
 }
 
 static void
@@ -793,6 +847,7 @@ main(void)
 		TEST(the_hello_offers_verbs_alone),
 		TEST(a_token_admits_one_look),
 		TEST(who_may_only_read_has_a_queue_pair_for_reads),
+		TEST(a_token_is_of_one_region),
 		TEST(a_session_is_connected_once_a_link),
 		TEST(a_closed_control_connection_ends_everything),
 		TEST(a_session_that_stalls_is_cut_off),

@@ -331,28 +331,7 @@ a_reader_reads_where_values_are_evicted(void **state)
 	server = without;
 }
 
-/* What becomes of one operation on a connection, behind the library's back. */
-static int
-status_of(struct fab *fab, struct fab_endpoint *ep, enum fab_kind kind, uint64_t *word)
-{
-	struct fab_done done;
-	int64_t deadline_ns = fab_now(fab) + PROC_WAIT_MS * CLOCK_NS_PER_MS;
-	struct fab_op op = {.kind = kind,
-			    .roff = LAYOUT_SCRATCH_OFF,
-			    .piece = {{.local = word, .len = sizeof(*word)}},
-			    .expect = kind == FAB_FAA,
-			    .swap = 1};
-	assert_int_equal(fab_register(fab, word, 4096, &op.piece[0].key), 0);
-	int rc = fab_post(ep, &op, 1, NULL);
-	while (rc == 0 && fab_poll(ep, &done, 1) == 0) {
-		assert_true(fab_now(fab) < deadline_ns);
-		fab_wait(ep, deadline_ns);
-	}
-	fab_deregister(fab, op.piece[0].key);
-	return rc ? rc : done.status;
-}
-
-/* The same in a session of its own; word: what is written, or was read. */
+/* What becomes of one operation in a session of its own; word: what is written, or was read. */
 static int
 status_as(const char *tenant, enum fab_kind kind, uint64_t *word)
 {
@@ -360,7 +339,7 @@ status_as(const char *tenant, enum fab_kind kind, uint64_t *word)
 	struct rkv_client *client = login_open(server, tenant, NULL, NULL);
 	assert_int_equal(rkv_session_open(client, &session), RKV_OK);
 	holds_value(session, "value");
-	int status = status_of(session->link.fab, session->link.ep, kind, word);
+	int status = login_status_of(session->link.fab, session->link.ep, kind, word);
 	rkv_close(client);
 	return status;
 }
@@ -453,8 +432,8 @@ a_look_only_reads(void **state)
 		over_verbs ? verbs_open_fabric(&silent, &fab) : tcp_open_fabric(&silent, &fab), 0);
 	assert_int_equal(fab_region_open(fab, &offer, deadline_ns, &region), 0);
 	assert_int_equal(fab_connect(region, NULL, 1, deadline_ns, &ep), 0);
-	assert_int_equal(status_of(fab, ep, FAB_READ, word), 0);
-	assert_in_range(-status_of(fab, ep, FAB_WRITE, word), 1, 100);
+	assert_int_equal(login_status_of(fab, ep, FAB_READ, word), 0);
+	assert_in_range(-login_status_of(fab, ep, FAB_WRITE, word), 1, 100);
 	fab_disconnect(ep);
 	fab_region_close(region);
 	fab_close(fab);
@@ -534,14 +513,7 @@ nobody_ends_the_session_of_another_tenant(void **state)
 static void
 reload(const char *tenants, const char *said)
 {
-	size_t before;
-	proc_text(server->proc, PROC_ERR, &before);
-	login_write("tenants", 0600, tenants);
-	proc_signal(server->proc, SIGHUP);
-	int64_t deadline = proc_deadline(PROC_WAIT_MS);
-	while (!strstr(proc_text(server->proc, PROC_ERR, NULL) + before, said))
-		if (!proc_pause(deadline))
-			fail_msg("no `%s` in: %s", said, proc_text(server->proc, PROC_ERR, NULL));
+	login_reload(server, tenants, said);
 }
 
 static void
@@ -635,24 +607,14 @@ failures_of_an_address_are_bounded(void **state)
 
 /* ---- Starting ---- */
 
-static void
-fails_with(const char *part, enum proc_stream stream, const char *const args[])
-{
-	struct proc *proc = proc_run("kv-server", args, NULL);
-	assert_int_not_equal(proc->exit_code, 0);
-	if (!strstr(proc_text(proc, stream, NULL), part))
-		fail_msg("no `%s` in: %s", part, proc_text(proc, stream, NULL));
-	proc_free(proc);
-}
-
 /* Nor does --check promise that it would. */
 static void
 no_start(const char *part, const char *listen, const char *more, const char *value)
 {
 	const char *const args[] = {"--check",  "--listen", listen, "--pool-size", "1M",
 				    "--fabric", "soft",     more,   value,         NULL};
-	fails_with(part, PROC_ERR, args + 1);
-	fails_with(part, PROC_OUT, args);
+	login_fails_with(part, PROC_ERR, args + 1);
+	login_fails_with(part, PROC_OUT, args);
 }
 
 static void

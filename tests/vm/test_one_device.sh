@@ -7,5 +7,6 @@
 
 vm_count_instructions
 vm_test one_device tests/vm/test_steady tests/vm/test_growth tests/vm/test_messages \
-	tests/vm/test_soft_roce tests/vm/test_rates tests/proc/test_cost tests/proc/test_limits
+	tests/vm/test_soft_roce tests/vm/test_rates tests/proc/test_cost tests/proc/test_limits \
+	tests/proc/test_regions
 finish
