@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 char *
@@ -39,7 +40,7 @@ fuzz_file(const void *bytes, size_t len)
 	static char path[64];
 	if (fd < 0) {
 		fd = memfd_create("fuzz", MFD_CLOEXEC);
-		fuzz_must(fd >= 0);
+		fuzz_must(fd >= 0 && fchmod(fd, 0600) == 0);
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	}
 	fuzz_must(ftruncate(fd, 0) == 0);

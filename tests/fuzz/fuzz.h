@@ -53,6 +53,15 @@ fuzz_byte(struct fuzz_input *in)
 	return byte;
 }
 
+/* Changes len good bytes by as many of the input: where that is 0, or at its end, they stay. */
+static inline void
+fuzz_change(struct fuzz_input *in, void *good, size_t len)
+{
+	unsigned char *bytes = good;
+	for (size_t i = 0; i < len && in->len; i++)
+		bytes[i] ^= fuzz_byte(in);
+}
+
 /* The next line without its end, as a string of the caller's, or NULL: there is none. */
 char *fuzz_line(struct fuzz_input *in);
 

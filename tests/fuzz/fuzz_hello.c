@@ -2,7 +2,8 @@
 /*
  * A client's way in: WELCOME, what the unix socket hands out, the superblock, and messages that
  * follow. All is as a good server has it, changed where the input is not 0: flags, the welcome, the
- * superblock, then what is said instead of the pool (FLAG_OTHER_POOL), or behind the welcome.
+ * superblock, a challenge and the server's proof, then what is said instead of the pool
+ * (FLAG_OTHER_POOL), or behind the welcome.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,77 +14,72 @@
 #include "client/hello.h"
 #include "client/channel.h"
 #include "client/client.h"
+#include "common/auth.h"
 #include "common/clock.h"
-#include "common/fabric_shm.h"
-#include "proto/layout.h"
-#include "tests/fuzz/sockets.h"
+#include "tests/fuzz/host.h"
 
 #define WAIT_NS (20 * CLOCK_NS_PER_MS)
-#define ANSWER_TO UINT32_C(0x80000000) /* the first request of a channel */
 
 enum {
 	FLAG_UNSIGNED = 1,   /* the superblock's checksum is not put right */
 	FLAG_OTHER_POOL = 2, /* the unix socket hands out something else */
 	FLAG_FD = 4,         /* with a file descriptor */
 	FLAG_SEALED = 8,     /* of a sealed file */
+	FLAG_TENANT = 16,    /* the client is one, and is challenged */
+	FLAG_LIAR = 32,      /* by somebody whose proof is changed by the input */
 };
 
-static struct pool *pool;
-static struct shm_share *share;
+/* Who the client is, in a file, and what it makes its nonce of. */
+#define TENANT "app"
+#define SECRET "0123456789abcdef0123456789abcdef"
 
-static void
-make_pool_once(void)
-{
-	if (pool)
-		return;
-	fuzz_must(pool_create(LIMIT_REGION_MIN, POOL_HUGE_NO, POOL_NODE_ANY, &fuzz_log, &pool) ==
-		  0);
-	fuzz_must(shm_share_create(pool, &fuzz_log, &share) == 0);
-}
+bool __wrap_auth_nonce(unsigned char nonce[WIRE_NONCE_LEN]); /* for linking */
 
-/* Changes len good bytes by as many of the input. */
-static void
-change(struct fuzz_input *in, void *good, size_t len)
+bool
+__wrap_auth_nonce(unsigned char nonce[WIRE_NONCE_LEN])
 {
-	unsigned char *bytes = good, by[sizeof(struct wire_welcome)];
-	fuzz_must(len <= sizeof(by));
-	fuzz_take(in, by, len);
-	for (size_t i = 0; i < len; i++)
-		bytes[i] ^= by[i];
-}
-
-static struct wire_welcome
-good_welcome(void)
-{
-	struct wire_welcome w = {
-		.header = {.magic = WIRE_MAGIC,
-			   .version = WIRE_VERSION,
-			   .type = WIRE_WELCOME,
-			   .len = sizeof(w),
-			   .request = ANSWER_TO},
-		.sizes = wire_sizes_own(),
-		.n_regions = 1,
-		.access = WIRE_ACCESS_ADMIN,
-		.unix_path = "@fuzz",
-		.region = {{.region_id = 7, .epoch = 1, .len = LIMIT_REGION_MIN}},
-	};
-	fuzz_must(net_boot_id(w.boot_id) == 0);
-	return w;
+	memset(nonce, 'n', WIRE_NONCE_LEN);
+	return true;
 }
 
 static void
 put_superblock(struct fuzz_input *in, uint8_t flags)
 {
-	struct layout layout;
-	struct layout_superblock *sb = pool_base(pool);
-	fuzz_must(layout_plan(&layout, LIMIT_REGION_MIN, 0, 0));
-	memset(sb, 0, sizeof(*sb));
-	sb->region_id = 7;
-	sb->epoch = 1;
-	layout_to_superblock(&layout, sb);
-	change(in, sb, offsetof(struct layout_superblock, checksum));
+	struct layout_superblock *sb = host_superblock();
+	fuzz_change(in, sb, offsetof(struct layout_superblock, checksum));
 	if (!(flags & FLAG_UNSIGNED))
 		sb->checksum = layout_superblock_checksum(sb);
+}
+
+/* The HELLO as the client says it. */
+static struct wire_hello
+clients_hello(void)
+{
+	struct wire_hello hello = {
+		.header = {WIRE_MAGIC, WIRE_VERSION, WIRE_HELLO, sizeof(hello), HOST_ANSWER_TO},
+		.sizes = wire_sizes_own(),
+		.role = WIRE_ROLE_CLIENT,
+		.tenant = TENANT,
+	};
+	fuzz_must(net_boot_id(hello.boot_id) == 0);
+	(void)__wrap_auth_nonce(hello.nonce);
+	return hello;
+}
+
+/* A challenge, and then the proof of who knows the secret, perhaps with some bits changed. */
+static void
+challenge(struct fuzz_input *in, struct wire_welcome *welcome)
+{
+	struct secret secret = {.len = sizeof(SECRET) - 1};
+	struct auth_said said = {.hello = clients_hello()};
+	struct wire_challenge ask = {
+		.header = {WIRE_MAGIC, WIRE_VERSION, WIRE_CHALLENGE, sizeof(ask), HOST_ANSWER_TO}};
+	memcpy(secret.bytes, SECRET, secret.len);
+	fuzz_change(in, &ask, sizeof(ask));
+	said.challenge = ask;
+	welcome->header.request++;
+	fuzz_must(auth_server_proof(&secret, &said, welcome, welcome->proof));
+	fuzz_sockets_say(&fuzz_tcp, &ask, sizeof(ask));
 }
 
 /* One message with some bytes, and perhaps a file of some length. */
@@ -115,24 +111,31 @@ hand_out_other(struct fuzz_input *in, uint8_t flags)
 	close(fd);
 }
 
-static void
-serve(struct fuzz_input *in)
+/* Returns whether the server has proved itself, if it has to. */
+static bool
+serve(struct fuzz_input *in, uint8_t flags)
 {
-	struct wire_welcome w = good_welcome();
-	uint8_t flags = fuzz_byte(in);
-	change(in, &w, sizeof(w));
+	struct wire_welcome w = host_welcome();
+	fuzz_change(in, &w, sizeof(w));
 	put_superblock(in, flags);
 	fuzz_sockets_make(&fuzz_tcp);
 	fuzz_sockets_make(&fuzz_unix);
+	unsigned char right[WIRE_PROOF_LEN];
+	if (flags & FLAG_TENANT)
+		challenge(in, &w);
+	memcpy(right, w.proof, sizeof(right));
+	if (flags & FLAG_LIAR)
+		fuzz_change(in, w.proof, sizeof(w.proof));
 	fuzz_sockets_say(&fuzz_tcp, &w, sizeof(w));
 	if (flags & FLAG_OTHER_POOL)
 		hand_out_other(in, flags);
 	else
-		(void)shm_share_send(share, fuzz_unix.far, getpid(), false);
+		host_hand_out();
 	if (in->len)
 		fuzz_sockets_say(&fuzz_tcp, in->at, in->len);
 	fuzz_sockets_hang_up(&fuzz_tcp);
 	fuzz_sockets_hang_up(&fuzz_unix);
+	return memcmp(right, w.proof, sizeof(right)) == 0;
 }
 
 static void
@@ -161,12 +164,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct hello hello;
 	char reason[NET_REASON_MAX] = "";
 	fuzz_must(client && channel);
-	make_pool_once();
-	serve(&in);
+	uint8_t flags = fuzz_byte(&in);
+	bool is_proven = serve(&in, flags);
 	client->log = fuzz_log;
+	if (flags & FLAG_TENANT) {
+		client->options.tenant = TENANT;
+		client->options.secret_file = fuzz_file(SECRET, sizeof(SECRET) - 1);
+	}
 	snprintf(client->server_text, sizeof(client->server_text), "fuzz:1");
 	if (hello_connect(client, channel, clock_now_ns() + WAIT_NS, &hello, reason) == 0) {
 		fuzz_must(hello.layout.region_len == LIMIT_REGION_MIN);
+		fuzz_must(is_proven || !(flags & FLAG_TENANT));
 		read_on(channel);
 		channel_close(channel);
 		fab_region_close(hello.region);

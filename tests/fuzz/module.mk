@@ -4,8 +4,9 @@
 # test_fuzz.sh, or for longer by make fuzz.
 fuzz_TESTS += tests/fuzz/test_fuzz
 slow_TESTS += tests/fuzz/test_fuzz
-fuzz_PROGRAMS += $(addprefix tests/fuzz/fuzz_,address cli cm control frames handout hello http \
-	layout options properties snapshot store tcp_hello tcp_server trace)
+fuzz_PROGRAMS += $(addprefix tests/fuzz/fuzz_,address answers cli cm control frames handout hello \
+	http layout options proof properties secret snapshot store tcp_hello tcp_server tenants \
+	trace warm)
 $(foreach p,$(fuzz_PROGRAMS),$(eval $(notdir $(p))_EXTRA := tests/fuzz/fuzz.c))
 $(foreach p,$(fuzz_PROGRAMS),$(eval $(notdir $(p))_LDFLAGS := -fsanitize=fuzzer))
 fuzz_cli_EXTRA += client/cli/arguments.c client/cli/bytes.c client/cli/report.c
@@ -14,10 +15,12 @@ fuzz_trace_EXTRA += bench/trace.c bench/generator.c bench/shared.c
 fuzz_control_EXTRA += tests/fuzz/serving.c tests/fuzz/loop.c
 fuzz_handout_EXTRA += tests/fuzz/serving.c tests/fuzz/loop.c
 fuzz_http_EXTRA += tests/fuzz/serving.c tests/fuzz/loop.c
-fuzz_hello_EXTRA += tests/fuzz/sockets.c
-fuzz_hello_LDFLAGS += -Wl,--wrap=net_connect,--wrap=net_unix_connect
-fuzz_tcp_hello_EXTRA += tests/fuzz/sockets.c
-fuzz_tcp_hello_LDFLAGS += -Wl,--wrap=net_connect,--wrap=net_unix_connect
+fuzz_proof_EXTRA += tests/fuzz/serving.c tests/fuzz/loop.c
+$(foreach p,answers hello tcp_hello,$(eval fuzz_$(p)_EXTRA += tests/fuzz/sockets.c)$(eval \
+	fuzz_$(p)_LDFLAGS += -Wl,--wrap=net_connect,--wrap=net_unix_connect))
+fuzz_answers_EXTRA += tests/fuzz/host.c
+fuzz_hello_EXTRA += tests/fuzz/host.c
+fuzz_hello_LDFLAGS += -Wl,--wrap=auth_nonce
 fuzz_store_EXTRA += $(fault_harness)
 
 # Targets with a fault: the changed sources are compiled again, and the target's own for a changed

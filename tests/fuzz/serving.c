@@ -13,8 +13,10 @@ static const struct options *
 options_once(void)
 {
 	static struct options options;
-	static char words[][16] = {"kv-server", "--fabric", "shm", "--pool-size", "1M"};
-	char *argv[] = {words[0], words[1], words[2], words[3], words[4], NULL};
+	/* A small index: each tick looks through a part of it. */
+	static char words[][16] = {"kv-server", "--fabric",      "shm", "--pool-size",
+				   "1M",        "--index-slots", "64"};
+	char *argv[] = {words[0], words[1], words[2], words[3], words[4], words[5], words[6], NULL};
 	char reason[NET_REASON_MAX];
 	if (!options.pool_size)
 		fuzz_must(options_parse(&options, argv, reason) == 0);
@@ -53,7 +55,6 @@ remember(int fd, const void *bytes, size_t len)
 struct serving *
 serving_begin(void)
 {
-	static struct guard guard;                  /* who comes may do everything */
 	static const struct ports ports = {.n = 1}; /* the loop looks at no descriptor */
 	struct serving *s = &serving;
 	const struct service_region region = {options_once(), region_once(), &s->peers};
@@ -63,13 +64,14 @@ serving_begin(void)
 		.regions = &region,
 		.n_regions = 1,
 		.options = options_once(),
-		.guard = &guard,
+		.guard = &s->guard,
 		.ports = &ports,
 		.unix_fd = 0,
 		.unix_path = "@fuzz",
 		.metrics_fd = 0,
 	};
 	memset(&s->peers, 0, sizeof(s->peers));
+	s->guard = (struct guard){.log = &fuzz_log};
 	TAILQ_INIT(&s->loop.ops);
 	s->loop.sent = remember;
 	for (unsigned i = 0; i < SERVING_CONNS_MAX; i++) {

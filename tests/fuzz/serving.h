@@ -23,6 +23,7 @@ struct serving_conn {
 struct serving {
 	struct loop loop;
 	struct peers peers;
+	struct guard guard; /* who comes may do everything, unless the target names tenants */
 	struct service *service;
 	struct serving_conn conn[SERVING_CONNS_MAX];
 };
