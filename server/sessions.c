@@ -6,6 +6,7 @@
 #include "server/sessions.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "common/err.h"
@@ -142,7 +143,9 @@ take_serial(struct sessions *s, uint32_t *ret_serial, const char **ret_reason)
 		return ERR_NOMEM;
 	}
 	*ret_serial = (uint32_t)s->next_serial++;
-	*s->published_serial = s->next_serial; /* before anybody can use the serial */
+	/* Before anybody can use the serial. A thread may be serving a READ of the superblock. */
+	atomic_store_explicit((_Atomic uint64_t *)s->published_serial, s->next_serial,
+			      memory_order_relaxed);
 	return 0;
 }
 

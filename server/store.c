@@ -3,6 +3,7 @@
 #include "server/store.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -42,7 +43,9 @@ void
 store_tick(struct store *store, int64_t now_ns)
 {
 	sessions_tick(&store->sessions);
-	store->region->superblock->stamp = store->sessions.newest;
+	/* A thread may be serving a READ of the superblock. */
+	atomic_store_explicit((_Atomic uint64_t *)&store->region->superblock->stamp,
+			      store->sessions.newest, memory_order_relaxed);
 	peers_expire(store->peers, now_ns);
 	census_tick(&store->census);
 	snapshot_tick(&store->snapshot, now_ns);
