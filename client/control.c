@@ -203,7 +203,8 @@ refuse_call(struct control *c, const struct wire_refused *refused)
 	pthread_mutex_unlock(&c->client->mutex);
 	net_copy_text(reason, sizeof(reason), refused->reason, sizeof(refused->reason));
 	if (is_one)
-		log_line(&c->client->log, LOG_ERROR, "%s", reason);
+		log_line(&c->client->log, LOG_ERROR, "%s",
+			 reason[0] ? reason : "the server refused a request without a word");
 	return is_one;
 }
 
