@@ -20,7 +20,8 @@
  *   7 FOREIGN    adopt left chunks of other classes, drain the empty ones, leave the others again
  *
  * Draining: a chunk with nothing in use becomes FREE only when the stamp of that moment has passed;
- * until then whoever wants memory is told ERR_AGAIN, not ERR_NO_SPACE.
+ * until then whoever wants memory is told ERR_AGAIN, not ERR_NO_SPACE. What other sessions drain,
+ * the server knows (WIRE_STAMP_CHUNKS_COMING).
  */
 #include "client/alloc.h"
 
@@ -1066,6 +1067,17 @@ class_rests(const struct alloc *a)
 }
 
 /*
+ * May others' chunks become free, as they drain, or as their sessions have died? While the server
+ * has not said that chunks are short, it has not asked anybody for them yet.
+ */
+static bool
+others_may_give(const struct rkv_session *s)
+{
+	uint32_t flags = atomic_load_explicit(&s->client->stamps.flags, memory_order_relaxed);
+	return !(flags & WIRE_STAMP_CHUNKS_SHORT) || flags & WIRE_STAMP_CHUNKS_COMING;
+}
+
+/*
  * Nothing was found. ERR_TIMEOUT: blocks of the class are too young to be used again. ERR_AGAIN:
  * memory only waits for a stamp.
  */
@@ -1073,7 +1085,7 @@ static int
 verdict(struct rkv_session *s)
 {
 	struct alloc *a = &s->alloc;
-	bool waits = a->n_draining != 0 || class_rests(a);
+	bool waits = a->n_draining != 0 || class_rests(a) || others_may_give(s);
 	for (uint32_t i = 0; i < a->n_own; i++) {
 		if (a->own[i]->class_id != a->class_id)
 			continue;

@@ -115,11 +115,10 @@ send_keepalive(struct control *c, int64_t now_ns)
 		/* [STAMP] counted before it is sent: pairs with moment_now. */
 		uint64_t number =
 			atomic_fetch_add_explicit(&st->asked, 1, memory_order_seq_cst) + 1;
-		uint32_t n = links_announce(&c->links, &cursor, c->keepalive->session,
-					    WIRE_ANNOUNCEMENTS_MAX);
-		c->keepalive->n = n;
+		links_announce(&c->links, &cursor, c->keepalive);
 		rc = channel_send(&c->channel, c->keepalive,
-				  sizeof(*c->keepalive) + n * sizeof(c->keepalive->session[0]),
+				  sizeof(*c->keepalive) +
+					  c->keepalive->n * sizeof(c->keepalive->session[0]),
 				  WIRE_KEEPALIVE, (uint32_t)number);
 	} while (!rc && cursor);
 	pthread_mutex_unlock(&c->client->mutex);

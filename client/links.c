@@ -602,16 +602,20 @@ announce(const struct links *links, struct rkv_session *session,
 	return true;
 }
 
-uint32_t
-links_announce(struct links *links, struct rkv_session **cursor,
-	       struct wire_announcement *announcements, uint32_t max)
+void
+links_announce(struct links *links, struct rkv_session **cursor, struct wire_keepalive *keepalive)
 {
-	uint32_t n = 0;
 	struct rkv_session *s = *cursor;
-	for (; s && n < max; s = s->next)
-		n += announce(links, s, &announcements[n]);
+	keepalive->n = 0;
+	keepalive->n_draining = 0;
+	for (; s && keepalive->n < WIRE_ANNOUNCEMENTS_MAX; s = s->next) {
+		if (!announce(links, s, &keepalive->session[keepalive->n]))
+			continue;
+		keepalive->n++;
+		keepalive->n_draining +=
+			atomic_load_explicit(&s->port.n_draining, memory_order_relaxed);
+	}
 	*cursor = s;
-	return n;
 }
 
 /* Is it idle with marks that are out for longer than a stamp? */

@@ -68,11 +68,11 @@ int links_answer(struct links *links, const union channel_message *message,
 		 char reason[NET_REASON_MAX]);
 
 /*
- * Stores A of sessions (mutex held), from *cursor on, at most max of them, and returns how many.
- * *cursor: the first session that found no room, or NULL.
+ * Says in a keepalive what A of sessions is (mutex held), from *cursor on, and how many chunks they
+ * drain. *cursor: the first session that found no room, or NULL.
  */
-uint32_t links_announce(struct links *links, struct rkv_session **cursor,
-			struct wire_announcement *announcements, uint32_t max);
+void links_announce(struct links *links, struct rkv_session **cursor,
+		    struct wire_keepalive *keepalive);
 
 /*
  * Looks after idle sessions: flushes their marks, [STAMP]; lets them give back chunks that drain,

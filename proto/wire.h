@@ -13,7 +13,7 @@
  *                                  the number of a JOIN whose answer was lost
  *                    <-            JOINED: session slot, serial, stamp; or REFUSED
  *   KEEPALIVE        ->            every stamp_ms: A of each session, [STAMP]
- *                    <-            STAMP: the newest stamp, G, whether chunks are short
+ *                    <-            STAMP: the newest stamp, G, whether chunks are short or coming
  *   RELINK           ->            the session's connection failed: destroy it, then
  *                    <-            RELINKED
  *   RENEW            ->            the session's write counter is spent
@@ -249,7 +249,7 @@ static_assert(sizeof(struct wire_announcement) == 16, "announcement");
 struct wire_keepalive {
 	struct wire_header header;
 	uint32_t n;
-	uint32_t reserved;
+	uint32_t n_draining;                /* chunks of these that only wait for a stamp, [WRAP] */
 	struct wire_announcement session[]; /* n of them */
 };
 static_assert(sizeof(struct wire_keepalive) == 24, "keepalive");
@@ -259,6 +259,8 @@ static_assert(sizeof(struct wire_keepalive) +
 	      "keepalive fits a message");
 
 #define WIRE_STAMP_CHUNKS_SHORT UINT32_C(1) /* give back chunks with nothing in use */
+/* Others have chunks that become free, or may: who finds none is to try again, [WRAP]. */
+#define WIRE_STAMP_CHUNKS_COMING UINT32_C(2)
 
 struct wire_stamp {
 	struct wire_header header; /* request: that of the KEEPALIVE */

@@ -16,6 +16,8 @@
 #define SLICE_GROUPS_MAX (UINT64_C(1) << 16)
 #define TAKE_TRIES 16   /* nobody else may change such a descriptor; an adopter might once */
 #define INDEX_TICKS 64u /* an index pass takes so many ticks, if its slices allow */
+/* Clients look every second for chunks that they can give back, and say so in a keepalive. */
+#define COMING_STAMPS (3000u / LIMIT_STAMP_MS)
 
 void
 census_init(struct census *census, struct region *region, struct sessions *sessions,
@@ -26,6 +28,20 @@ census_init(struct census *census, struct region *region, struct sessions *sessi
 	census->sessions = sessions;
 	census->log = log;
 	census->n_chunks[CHUNK_FREE] = region->layout.n_chunks;
+}
+
+static void
+expect_chunks(struct census *census)
+{
+	census->coming_until = census->sessions->newest + COMING_STAMPS;
+}
+
+/* A session that is alone knows itself what it drains. */
+static void
+expect_chunks_of_others(struct census *census)
+{
+	if (census->sessions->n_living > 1)
+		expect_chunks(census);
 }
 
 static bool
@@ -57,6 +73,7 @@ take_chunk(struct census *census, uint64_t off, uint64_t desc)
 		}
 		census->n_taken += found == desc;
 		desc = found == desc ? taken : found;
+		expect_chunks(census);
 	}
 	return desc;
 }
@@ -64,11 +81,14 @@ take_chunk(struct census *census, uint64_t off, uint64_t desc)
 static void
 end_chunk_pass(struct census *census)
 {
+	bool was_short = census_chunks_short(census);
 	memcpy(census->n_chunks, census->counting, sizeof(census->n_chunks));
 	memset(census->counting, 0, sizeof(census->counting));
 	memcpy(census->class_chunks, census->class_counting, sizeof(census->class_chunks));
 	memset(census->class_counting, 0, sizeof(census->class_counting));
 	census->next_chunk = 0;
+	if (!was_short && census_chunks_short(census))
+		expect_chunks_of_others(census);
 	if (census->failed)
 		return;
 	census->told = false;
@@ -166,4 +186,17 @@ bool
 census_chunks_short(const struct census *census)
 {
 	return census->n_chunks[CHUNK_FREE] < layout_chunks_few(census->region->layout.n_chunks);
+}
+
+void
+census_told_of_draining(struct census *census, uint32_t n_draining)
+{
+	if (n_draining)
+		expect_chunks_of_others(census);
+}
+
+bool
+census_chunks_coming(const struct census *census)
+{
+	return census->sessions->n_ending || census->sessions->newest < census->coming_until;
 }

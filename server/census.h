@@ -29,6 +29,7 @@ struct census {
 	uint64_t n_used; /* index slots that are not empty, of the last complete pass */
 	uint64_t class_live[LAYOUT_CLASSES_MAX]; /* and the committed ones, by size class */
 	uint64_t n_index_passes;
+	uint64_t coming_until; /* stamp up to which chunks may become FREE, census_chunks_coming */
 };
 
 void census_init(struct census *census, struct region *region, struct sessions *sessions,
@@ -51,5 +52,15 @@ void census_finish_ending(struct census *census);
 
 /* [STAMP]'s companion: are so few chunks free that clients should give some back? */
 bool census_chunks_short(const struct census *census);
+
+/* A client says that sessions of it drain so many chunks. */
+void census_told_of_draining(struct census *census, uint32_t n_draining);
+
+/*
+ * May chunks become FREE though nobody deletes anything, [WRAP]? So it is while sessions drain some
+ * or are ending, and for some seconds behind that, or after free chunks have become few: until all
+ * who live have been asked, have looked, and have said what they drain.
+ */
+bool census_chunks_coming(const struct census *census);
 
 #endif

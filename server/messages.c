@@ -372,6 +372,13 @@ on_join(struct client *client, const void *message)
 	conn_send(&client->conn, &answer, sizeof(answer));
 }
 
+static uint32_t
+stamp_flags(const struct census *census)
+{
+	return (census_chunks_short(census) ? WIRE_STAMP_CHUNKS_SHORT : 0) |
+	       (census_chunks_coming(census) ? WIRE_STAMP_CHUNKS_COMING : 0);
+}
+
 static void
 on_keepalive(struct client *client, const void *message)
 {
@@ -384,11 +391,12 @@ on_keepalive(struct client *client, const void *message)
 		if (session)
 			sessions_announce(&store->sessions, session, said->a);
 	}
+	census_told_of_draining(&store->census, keepalive->n_draining);
 	struct wire_stamp answer = {
 		.header = answer_header(&keepalive->header, WIRE_STAMP, sizeof(answer)),
 		.newest = store->sessions.newest,
 		.g = sessions_g(&store->sessions),
-		.flags = census_chunks_short(&store->census) ? WIRE_STAMP_CHUNKS_SHORT : 0,
+		.flags = stamp_flags(&store->census),
 	};
 	conn_send(&client->conn, &answer, sizeof(answer));
 }

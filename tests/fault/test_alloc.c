@@ -27,7 +27,10 @@ open_small(uint64_t n_chunks)
 {
 	const struct world_shape shape = {
 		.n_groups = 8, .chunk_size = CHUNK_LEN, .n_chunks = n_chunks, .cache_bytes = 65536};
-	return world_open(&shape);
+	struct world *w = world_open(&shape);
+	/* Nobody else has chunks that might come. */
+	atomic_store(&w->client.stamps.flags, WIRE_STAMP_CHUNKS_SHORT);
+	return w;
 }
 
 static uint64_t *
@@ -333,6 +336,25 @@ test_verdicts(void **state)
 	large = must_take(s, PER_CHUNK);
 	assert_int_equal(large.tag, 2);
 	assert_int_equal(take(s, 1, &small), ERR_NO_SPACE);
+	world_close(w);
+}
+
+/* Others may have chunks that come: nobody was asked for them yet, or some are draining. */
+static void
+test_others_may_give(void **state)
+{
+	(void)state;
+	struct world *w = open_small(1);
+	struct rkv_session *s = world_session(w);
+	struct block_ref block;
+	*desc_of(w, 0) = chunk_make(CHUNK_OWNED, 1, 7, 4);
+	assert_int_equal(take(s, 1, &block), ERR_NO_SPACE);
+	atomic_store(&w->client.stamps.flags, 0);
+	assert_int_equal(take(s, 1, &block), ERR_AGAIN);
+	atomic_store(&w->client.stamps.flags, WIRE_STAMP_CHUNKS_SHORT | WIRE_STAMP_CHUNKS_COMING);
+	assert_int_equal(take(s, 1, &block), ERR_AGAIN);
+	atomic_store(&w->client.stamps.flags, WIRE_STAMP_CHUNKS_SHORT);
+	assert_int_equal(take(s, 1, &block), ERR_NO_SPACE);
 	world_close(w);
 }
 
@@ -804,6 +826,7 @@ main(void)
 		cmocka_unit_test(test_give_back),
 		cmocka_unit_test(test_stop_draining),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_others_may_give),
 		cmocka_unit_test(test_foreign_chunk),
 		cmocka_unit_test(test_foreign_chunk_drains),
 		cmocka_unit_test(test_leave),

@@ -177,6 +177,7 @@ keepalive(struct fake *fake, const struct wire_keepalive *k)
 	if (fake->keepalive_is_good && !fake->keepalive_is_good(fake->keepalive_arg, k))
 		fake->n_bad_keepalives++;
 	fake->n_announced = k->n;
+	fake->n_draining = k->n_draining;
 	for (uint32_t i = 0; i < k->n && i < FAKE_SESSIONS; i++)
 		fake->announced[i] = k->session[i];
 	if (!fake->mute[WIRE_KEEPALIVE])

@@ -59,6 +59,7 @@ struct fake {
 	uint64_t n_keepalives;
 	uint64_t n_bad_keepalives;
 	uint32_t n_announced; /* in the last keepalive */
+	uint32_t n_draining;  /* chunks, says the same */
 	struct wire_announcement announced[FAKE_SESSIONS];
 };
 

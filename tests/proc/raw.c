@@ -210,7 +210,9 @@ struct wire_stamp
 raw_keepalive(struct raw *raw, const struct wire_announcement *said, uint32_t n)
 {
 	size_t len = sizeof(struct wire_keepalive) + n * sizeof(*said);
-	struct wire_keepalive keepalive = {.header = raw_header(raw, WIRE_KEEPALIVE, len), .n = n};
+	struct wire_keepalive keepalive = {.header = raw_header(raw, WIRE_KEEPALIVE, len),
+					   .n = n,
+					   .n_draining = raw->n_draining};
 	struct wire_stamp stamp;
 	assert_true(raw_send(raw, &keepalive, sizeof(keepalive)));
 	assert_true(raw_send(raw, said, n * sizeof(*said)));

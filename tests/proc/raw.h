@@ -23,6 +23,7 @@ struct raw {
 	struct fab_region *region;
 	struct fab_endpoint *endpoint;
 	struct layout layout;
+	uint32_t n_draining; /* for keepalives: so many chunks are about to become free */
 	union {
 		struct wire_header header;
 		struct wire_refused refused;

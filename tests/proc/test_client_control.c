@@ -982,7 +982,9 @@ test_idle_session_gives_back(void **state)
 	int64_t deadline_ns = proc_deadline(WAIT_MS);
 	while (atomic_load(&session->port.n_draining) == 0)
 		assert_true(proc_pause(deadline_ns));
+	fake_await_keepalives(&fake, 2);
 	pthread_mutex_lock(&fake.mutex);
+	assert_int_equal(fake.n_draining, 1); /* the client has told */
 	fake.flags = 0;
 	pthread_mutex_unlock(&fake.mutex);
 	set_stamps(&fake, 6000, 4000);

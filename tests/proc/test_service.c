@@ -710,6 +710,12 @@ few_free_chunks_are_announced(void **state)
 	assert_true(raw_stat_becomes(&admin, "chunks_free", few - 1));
 	assert_int_equal(raw_stat(&admin, "chunks_short"), 1);
 	assert_int_equal(raw_keepalive(&raw, NULL, 0).flags, WIRE_STAMP_CHUNKS_SHORT);
+	/* And to others, that one is about to become free. */
+	raw_join(&raw, 0);
+	assert_int_equal(raw_keepalive(&raw, NULL, 0).flags, WIRE_STAMP_CHUNKS_SHORT);
+	raw.n_draining = 1;
+	assert_int_equal(raw_keepalive(&raw, NULL, 0).flags,
+			 WIRE_STAMP_CHUNKS_SHORT | WIRE_STAMP_CHUNKS_COMING);
 	raw_close(&raw);
 }
 

@@ -87,10 +87,59 @@ words_out_of_range_are_of_no_class(void **state)
 	assert_int_equal(census.n_used, 4);
 }
 
+static void
+make_chunks_free(uint64_t n_free)
+{
+	for (uint64_t i = 0; i < region.layout.n_chunks; i++) {
+		uint64_t desc = i < n_free ? 0 : chunk_make(CHUNK_LEFT, 1, 0, 1);
+		memcpy((char *)pool_base(region.pool) + layout_desc_off(&region.layout, i), &desc,
+		       sizeof(desc));
+	}
+	census_tick(&census);
+	census_tick(&census);
+}
+
+/* Sessions beside one have been asked for chunks: until they have answered, some may come. */
+static void
+chunks_may_come_from_others(void **state)
+{
+	static struct session_owner owner;
+	struct session *one, *other;
+	const char *reason;
+	(void)state;
+	LIST_INIT(&owner.sessions);
+	assert_int_equal(sessions_join(&sessions, &owner, 0, &one, &reason), 0);
+	make_chunks_free(0);
+	assert_true(census_chunks_short(&census));
+	assert_false(census_chunks_coming(&census)); /* it is alone, and knows what it has */
+	census_told_of_draining(&census, 1);
+	assert_false(census_chunks_coming(&census));
+	assert_int_equal(sessions_join(&sessions, &owner, 0, &other, &reason), 0);
+	assert_false(census_chunks_coming(&census));
+	make_chunks_free(region.layout.n_chunks);
+	make_chunks_free(0);
+	assert_true(census_chunks_coming(&census));
+	for (unsigned i = 0; i < 3000 / LIMIT_STAMP_MS; i++)
+		sessions_tick(&sessions);
+	assert_false(census_chunks_coming(&census));
+	census_told_of_draining(&census, 0);
+	assert_false(census_chunks_coming(&census));
+	census_told_of_draining(&census, 1);
+	assert_true(census_chunks_coming(&census));
+	for (unsigned i = 0; i < 3000 / LIMIT_STAMP_MS; i++)
+		sessions_tick(&sessions);
+	/* What a session that is over had is on its way too. */
+	sessions_end(&sessions, other, false);
+	assert_true(census_chunks_coming(&census));
+	census_finish_ending(&census);
+	assert_false(census_chunks_coming(&census));
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(chunks_may_come_from_others),
 		cmocka_unit_test(values_are_counted_by_class),
 		cmocka_unit_test(words_out_of_range_are_of_no_class),
 	};

@@ -53,6 +53,7 @@ test_types(void **state)
 	assert_int_equal(WIRE_ROLE_CLIENT, 1);
 	assert_int_equal(WIRE_ROLE_ADMIN, 2);
 	assert_int_equal(WIRE_STAMP_CHUNKS_SHORT, 1);
+	assert_int_equal(WIRE_STAMP_CHUNKS_COMING, 2);
 	assert_int_equal(WIRE_ACCESS_READ, 1);
 	assert_int_equal(WIRE_ACCESS_WRITE, 2);
 	assert_int_equal(WIRE_ACCESS_ADMIN, 3);
@@ -215,7 +216,8 @@ test_keepalive(void **state)
 		{0x31323334, 0x41424344, UINT64_C(0x5152535455565758)},
 	};
 	unsigned char bytes[sizeof(struct wire_keepalive) + sizeof(sessions)];
-	struct wire_keepalive m = {.header = HEADER(WIRE_KEEPALIVE, bytes), .n = 2};
+	struct wire_keepalive m = {
+		.header = HEADER(WIRE_KEEPALIVE, bytes), .n = 2, .n_draining = 3};
 	struct wire_stamp stamp = {
 		.header = HEADER(WIRE_STAMP, stamp),
 		.newest = UINT64_C(0x0102030405060708),
@@ -226,7 +228,7 @@ test_keepalive(void **state)
 	memcpy(bytes, &m, sizeof(m));
 	memcpy(bytes + offsetof(struct wire_keepalive, session), sessions, sizeof(sessions));
 	golden_check(bytes, sizeof(bytes),
-		     "524b56430200060038000000" REQUEST_HEX "0200000000000000"
+		     "524b56430200060038000000" REQUEST_HEX "0200000003000000"
 		     "04030201141312112827262524232221"
 		     "34333231444342415857565554535251");
 	golden_check(&stamp, sizeof(stamp),
