@@ -7,6 +7,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,7 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -316,13 +320,12 @@ check_all(uint64_t n_lives)
 #define N_RESTARTS 20u
 
 static void
-test_kill_under_load(void **state)
+kill_under_load(unsigned n_restarts)
 {
 	uint64_t random = 1;
-	(void)state;
 	start_server();
 	start_counters();
-	for (unsigned i = 0; i < N_RESTARTS; i++) {
+	for (unsigned i = 0; i < n_restarts; i++) {
 		await_progress(5);
 		nanosleep(&(struct timespec){.tv_nsec = (long)(load_random(&random) % 20000000)},
 			  NULL);
@@ -337,8 +340,91 @@ test_kill_under_load(void **state)
 	server = NULL;
 	start_server();
 	assert_null(strstr(proc_text(server->proc, PROC_ERR, NULL), "was not closed"));
-	check_all(N_RESTARTS + 2);
+	check_all(n_restarts + 2);
 	load_unshare(shared, sizeof(*shared));
+}
+
+static void
+test_kill_under_load(void **state)
+{
+	(void)state;
+	kill_under_load(N_RESTARTS);
+}
+
+/* ---- Huge pages ---- */
+
+#define HUGE_LEN (UINT64_C(24) << 20) /* more than a pool file of POOL takes */
+#define NR_HUGEPAGES "/proc/sys/vm/nr_hugepages"
+
+static char huge_folder[] = "/tmp/rkv-huge-XXXXXX";
+static unsigned long n_pages_before; /* that the kernel had been told to set aside */
+
+static bool
+write_number(const char *path, unsigned long number)
+{
+	FILE *file = fopen(path, "we");
+	bool done = file && fprintf(file, "%lu\n", number) > 0;
+	return file && fclose(file) == 0 && done;
+}
+
+static unsigned long
+read_number(const char *path)
+{
+	unsigned long number = 0;
+	FILE *file = fopen(path, "re");
+	if (file && fscanf(file, "%lu", &number) != 1)
+		number = 0;
+	if (file)
+		fclose(file);
+	return number;
+}
+
+/* What is missing; NULL: huge pages are free, in a file system that only this test sees. */
+static const char *
+get_huge_pages(void)
+{
+	struct statfs fs;
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return "no right to mount anything";
+	if (!mkdtemp(huge_folder) || mount("none", huge_folder, "hugetlbfs", 0, NULL))
+		return "no hugetlbfs in this kernel";
+	if (statfs(huge_folder, &fs) || fs.f_bsize <= 4096)
+		return "a hugetlbfs without a page size";
+	n_pages_before = read_number(NR_HUGEPAGES);
+	unsigned long wanted = n_pages_before + HUGE_LEN / (unsigned long)fs.f_bsize;
+	if (!write_number(NR_HUGEPAGES, wanted))
+		return "no right to set huge pages aside";
+	return read_number(NR_HUGEPAGES) == wanted ? NULL : "no memory in one piece is left";
+}
+
+static int
+give_huge_pages_back(void **state)
+{
+	int rc = teardown(state);
+	if (n_pages_before != ULONG_MAX)
+		write_number(NR_HUGEPAGES, n_pages_before);
+	umount(huge_folder);
+	rmdir(huge_folder);
+	return rc;
+}
+
+/* A pool file on hugetlbfs outlives its servers as one on tmpfs does. */
+static void
+test_huge_pages(void **state)
+{
+	struct stat st;
+	n_pages_before = ULONG_MAX;
+	(void)state;
+	const char *missing = get_huge_pages();
+	if (missing) {
+		print_message("no huge pages: %s\n", missing);
+		skip();
+	}
+	snprintf(pool_path, sizeof(pool_path), "%s/pool", huge_folder);
+	kill_under_load(3);
+	assert_int_equal(stat(pool_path, &st), 0);
+	assert_true(st.st_blksize > 4096);
+	assert_int_equal(st.st_size % st.st_blksize, 0);
 }
 
 /* ---- Former clients ---- */
@@ -684,6 +770,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_kill_under_load, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_huge_pages, setup, give_huge_pages_back),
 		cmocka_unit_test_setup_teardown(test_stopped_client, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_holding_clients, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_files, setup, teardown),
