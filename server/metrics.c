@@ -97,13 +97,12 @@ show_chunks(const struct visit *v)
 	SHOW(v, metrics);
 }
 
-/* A row for each size class that has a chunk or a value. */
+/* A row for each size class that has a chunk. */
 static void
-show_classes(const struct visit *v)
+show_class_chunks(const struct visit *v)
 {
 	const struct census *census = &v->store->census;
 	const struct layout *layout = &census->region->layout;
-	uint64_t live = 0;
 	char label[64];
 	struct metric m = {.name = "rkv_class_chunk_bytes",
 			   .label = label,
@@ -115,17 +114,62 @@ show_classes(const struct visit *v)
 		if (m.value)
 			v->take(v->arg, &m);
 	}
-	m.name = "rkv_block_bytes";
-	m.help = "Memory of blocks by size: those of values that can be read.";
-	for (uint32_t c = 0; c <= layout_max_class(layout); c++) {
-		uint64_t block_len = (uint64_t)layout_class_granules(c) * LIMIT_GRANULE;
-		snprintf(label, sizeof(label), "class=\"%" PRIu64 "\",state=\"live\"", block_len);
-		m.value = census->class_live[c] * block_len;
-		live += m.value;
-		if (m.value)
-			v->take(v->arg, &m);
+}
+
+/* What is live is counted in the index, all else by the scrubber. */
+static uint64_t
+block_bytes(const struct store *store, uint32_t class_id, enum blocks_kind kind)
+{
+	if (kind == BLOCKS_LIVE)
+		return store->census.class_live[class_id] * layout_class_granules(class_id) *
+		       LIMIT_GRANULE;
+	return store->scrub.tally.bytes[class_id][kind];
+}
+
+/* The classes in which there is some, and the sum, unless nobody has counted yet. */
+static void
+show_blocks_of_kind(const struct visit *v, enum blocks_kind kind, const char *state)
+{
+	const struct store *store = v->store;
+	char label[64], stat[64];
+	uint64_t sum = 0;
+	struct metric m = {.stat = stat,
+			   .name = "rkv_block_bytes",
+			   .label = label,
+			   .help = "Memory of blocks by size, and by what is in their place."};
+	if (kind != BLOCKS_LIVE && store->scrub.tally.moment == 0)
+		return;
+	for (uint32_t c = 0; c <= layout_max_class(&store->region->layout); c++) {
+		uint32_t len = layout_class_granules(c) * LIMIT_GRANULE;
+		m.value = block_bytes(store, c, kind);
+		sum += m.value;
+		if (m.value == 0)
+			continue;
+		snprintf(label, sizeof(label), "class=\"%u\",state=\"%s\"", len, state);
+		snprintf(stat, sizeof(stat), "bytes_%s_%u", state, len);
+		v->take(v->arg, &m);
 	}
-	v->take(v->arg, &(struct metric){.stat = "bytes_live", .value = live});
+	snprintf(stat, sizeof(stat), "bytes_%s", state);
+	v->take(v->arg, &(struct metric){.stat = stat, .value = sum});
+}
+
+static void
+show_blocks(const struct visit *v)
+{
+	const struct store *store = v->store;
+	uint64_t newest = store->sessions.newest, moment = store->scrub.tally.moment;
+	show_blocks_of_kind(v, BLOCKS_LIVE, "live");
+	show_blocks_of_kind(v, BLOCKS_FREE, "free");
+	show_blocks_of_kind(v, BLOCKS_RESTING, "resting");
+	show_blocks_of_kind(v, BLOCKS_LOOSE, "garbage");
+	show_blocks_of_kind(v, BLOCKS_TENTATIVE, "tentative");
+	const struct metric metrics[] = {
+		{"blocks_age_ms", "rkv_block_bytes_age_seconds", NULL, G, 3,
+		 newest > moment ? (newest - moment) * LIMIT_STAMP_MS : 0,
+		 "Time since the scrubber had counted the last of them but the live ones."},
+	};
+	if (moment)
+		SHOW(v, metrics);
 }
 
 static void
@@ -378,9 +422,9 @@ metrics_visit_store(struct store *store, void (*take)(void *arg, const struct me
 		    void *arg)
 {
 	static void (*const subjects[])(const struct visit *v) = {
-		show_region,           show_chunks,    show_classes,  show_index,
-		show_sessions,         show_stamps,    show_scrubber, show_eviction,
-		show_data_connections, show_snapshots, show_tcp,
+		show_region,           show_chunks,    show_class_chunks, show_index,
+		show_sessions,         show_stamps,    show_scrubber,     show_eviction,
+		show_data_connections, show_snapshots, show_tcp,          show_blocks,
 	};
 	const struct visit visit = {.store = store, .take = take, .arg = arg};
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)

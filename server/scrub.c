@@ -3,6 +3,7 @@
 #include "server/scrub.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/err.h"
 #include "server/expire.h"
@@ -108,6 +109,8 @@ look_at_block(struct scrub *s, struct scrub_pass *pass)
 	struct blocks_look look;
 	uint64_t off = blocks_walk_next(s->reach, &pass->walk);
 	blocks_look(s->reach, off, pass->walk.len, &look);
+	if (pass == &s->pass)
+		s->tallying.bytes[chunk_class(pass->walk.desc)][look.kind] += look.len;
 	if (look.kind == BLOCKS_LIVE)
 		look.n_bytes += look_for_expiry(s, pass, &look);
 	else if (look.kind == BLOCKS_LOOSE)
@@ -123,6 +126,17 @@ end_look(struct scrub *s)
 	s->phase = s->n_suspects || s->n_words ? SCRUB_FIRST_STAMP : SCRUB_MARK;
 	s->next = 0;
 	s->n_kept = 0;
+}
+
+/* A pass has looked at everything; a hurried one has not. */
+static void
+keep_tally(struct scrub *s, const struct scrub_pass *pass)
+{
+	if (pass != &s->pass)
+		return;
+	s->tally = s->tallying;
+	s->tally.moment = s->moment;
+	memset(&s->tallying, 0, sizeof(s->tallying));
 }
 
 /* Shall the pass make way for a hurried one? */
@@ -168,8 +182,10 @@ look_at_blocks(struct scrub *s, uint64_t bytes)
 		if (s->counts.n_doubts != n_doubts)
 			return bytes; /* each failure takes its time */
 	}
-	if (blocks_walk_is_over(s->reach, &pass->walk))
+	if (blocks_walk_is_over(s->reach, &pass->walk)) {
 		end_look(s);
+		keep_tally(s, pass);
+	}
 	return n;
 }
 

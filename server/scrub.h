@@ -17,7 +17,7 @@
  * adopted since, or of others' blocks that they replaced) is found by the passes, which get their
  * turn however many die.
  *
- * It also shows the sweeper what is live (expire.h).
+ * It also shows the sweeper what is live (expire.h), and counts what all blocks are, by size class.
  *
  * Memory: SCRUB_LIST_MAX suspects and words, about 1.2 MiB, whatever the region's size.
  */
@@ -60,6 +60,12 @@ struct scrub_pass {
 	uint64_t n_mended; /* words and blocks, since it began */
 };
 
+/* What a pass has seen in the places of blocks, each as it was when it was looked at. */
+struct scrub_tally {
+	uint64_t moment; /* stamp of the look's end; 0: no pass has come so far */
+	uint64_t bytes[LAYOUT_CLASSES_MAX][N_BLOCKS_KINDS];
+};
+
 struct scrub_counts {
 	uint64_t n_passes;
 	uint64_t n_hurried; /* passes */
@@ -89,6 +95,8 @@ struct scrub {
 	struct scrub_suspect *suspects;
 	struct scrub_word *words;
 	struct scrub_counts counts;
+	struct scrub_tally tally;    /* of the last complete pass */
+	struct scrub_tally tallying; /* of the one under way */
 };
 
 /* Failure: ERR_NOMEM. reach stays the caller's. */

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#define STATS_TEXT_MAX 8192u
+#define STATS_TEXT_MAX (32u << 10) /* most of it: size classes, if all are used */
 
 struct service;
 struct store;

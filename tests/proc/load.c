@@ -433,7 +433,7 @@ load_die(const char *file, int line, const char *condition)
 uint64_t
 load_counter(struct rkv_client *client, const char *name)
 {
-	char text[8192], wanted[64];
+	char text[32 << 10], wanted[64];
 	int rc = rkv_server_stats(client, text, sizeof(text), NULL);
 	if (rc != RKV_OK)
 		fail_msg("no statistics: %s", rkv_strerror(rc));

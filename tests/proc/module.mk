@@ -38,7 +38,10 @@ test_space_EXTRA := $(load_EXTRA)
 test_limits_EXTRA := $(load_EXTRA)
 test_restart_EXTRA := $(load_EXTRA)
 test_churn_EXTRA := $(load_EXTRA)
-test_scrub_EXTRA := $(load_EXTRA)
+test_scrub_EXTRA := tests/proc/account.c $(load_EXTRA)
+# In the plain build its stamps take ten seconds each: there it is run by hand, for minutes.
+tiny_tags_TESTS += tests/proc/test_stopped
+test_stopped_EXTRA := tests/proc/account.c $(load_EXTRA)
 proc_TESTS += tests/proc/test_evict
 test_evict_EXTRA := $(load_EXTRA) bench/generator.c
 proc_TESTS += tests/proc/test_instructions

@@ -117,6 +117,12 @@ documented_stats()
 		tr -d ' ' | tr , '\n' | grep -vx -e - | sort
 }
 
+# The names that kv-cli stats shows; those of a size class as the document has them.
+shown_stats()
+{
+	cli stats | cut -d ' ' -f 1 | sed 's/_[0-9]*$/_N/' | sort -u
+}
+
 stat_of()
 {
 	cli stats | sed -n "s/^$1 //p"
@@ -126,6 +132,11 @@ stat_of()
 series()
 {
 	get | body | awk -v series="$1" 'index($0, series " ") == 1 { print $NF }'
+}
+
+blocks_are_counted()
+{
+	[ -n "$(series 'rkv_block_bytes_age_seconds{region="default"}')" ]
 }
 
 becomes()
@@ -157,7 +168,9 @@ documents()
 {
 	is 'deploy/METRICS.md lists what is exported' "$(exported)" "$(documented)"
 	is 'deploy/METRICS.md lists what kv-cli stats shows' \
-		"$(cli stats | cut -d ' ' -f 1 | sort)" "$(documented_stats)"
+		"$(shown_stats | grep -v '_N$')" "$(documented_stats | grep -v '_N$')"
+	is 'and names those of size classes' \
+		"$(shown_stats | comm -23 - <(documented_stats))" ''
 	is 'deploy/alerts.yml names what there is' "$(grep -oE 'rkv_[a-z_]+' deploy/alerts.yml |
 		sort -u | while read -r name; do
 			grep -q "^# TYPE $name " "$DIR/metrics" || echo "$name"
@@ -175,11 +188,20 @@ moves()
 	check 'live bytes of a class' wait_for 30 becomes \
 		'rkv_block_bytes{region="default",class="1152",state="live"}' 1152
 	is 'and of all' "$(stat_of bytes_live)" $((64 + 1152))
+	is 'the same in kv-cli stats' "$(stat_of bytes_live_1152)" 1152
+	check 'free bytes of it: all other blocks of its chunk' wait_for 30 becomes \
+		'rkv_block_bytes{region="default",class="1152",state="free"}' $((65536 / 1152 * 1152 - 1152))
+	is 'and of all' "$(stat_of bytes_free)" \
+		$(($(stat_of bytes_free_64) + $(stat_of bytes_free_1152)))
+	is 'no garbage' "$(stat_of bytes_garbage)" 0
 	check 'chunks of a class' wait_for 30 becomes \
 		'rkv_class_chunk_bytes{region="default",class="1152"}' 65536
 	cli del large >/dev/null
 	check 'a value that is gone' wait_for 30 becomes \
 		'rkv_index_slots_used{region="default"}' 1
+	check 'whose block is free' wait_for 30 becomes \
+		'rkv_block_bytes{region="default",class="1152",state="free"}' $((65536 / 1152 * 1152))
+	is 'how old that count is' "$(($(stat_of blocks_age_ms) < 60000))" 1
 	is 'sessions' "$(series 'rkv_sessions_over_total{region="default",how="left"}')" 3
 }
 
@@ -263,7 +285,9 @@ options()
 	check '--check knows' grep -q '^FAIL metrics port: ' <("$RKV_BUILD/kv-server" --check \
 		--listen 127.0.0.1:0 --fabric soft --pool-size 16M --metrics-listen "$taken")
 	check 'the server stops in order' stop_server
-	start_server --pool-size 16M
+	start_server --pool-size 16M --scrub-rate off
+	is 'without the scrubber nobody counts free blocks' \
+		"$(cli stats | grep -cE '^(bytes_free|bytes_garbage|blocks_age)')" 0
 	check_not 'off unless asked for' grep -q 'metrics' "$DIR/server.err"
 	check 'the server stops in order' stop_server
 }
@@ -271,6 +295,7 @@ options()
 check 'a server with metrics starts' start
 cli put greeting hello >/dev/null
 check 'the first look at the index' wait_for 30 becomes 'rkv_index_slots_used{region="default"}' 1
+check 'the first pass of the scrubber' wait_for 30 blocks_are_counted
 format
 documents
 moves

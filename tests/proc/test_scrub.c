@@ -2,9 +2,9 @@
 /*
  * What clients leave that are killed or stopped at any moment, and what the scrubber and the
  * sweeper make of it: behind them each byte of the pool is accounted for, nothing is lost, and
- * every value is one that was stored. RKV_KILLS=1000: so many clients are killed (50).
+ * every value is one that was stored. RKV_KILLS=1000: so many clients are killed (50). Clients that
+ * are stopped for minutes, in the middle of a PUT: test_stopped, RKV_STOP_SECONDS.
  */
-#include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "tests/proc/account.h"
 #include "tests/proc/load.h"
 #include "tests/proc/proc.h"
 
@@ -26,8 +27,6 @@
 #define N_CLIENTS 4u /* at a time */
 #define N_KEYS 32u
 #define N_KNOWN 64u
-#define FSCK_LEN 8192u
-#define SCRUB_MS (4 * PROC_WAIT_MS) /* several passes, each behind two stamps of ten seconds */
 
 struct shared {
 	_Atomic bool stop;
@@ -105,48 +104,6 @@ stop_clients(const pid_t pids[N_CLIENTS])
 
 /* ---- What is left ---- */
 
-static uint64_t
-line_of(const char *text, const char *name)
-{
-	char begin[64];
-	snprintf(begin, sizeof(begin), "\n%s ", name);
-	const char *at = strstr(text, begin);
-	if (!at)
-		fail_msg("fsck says nothing of %s:\n%s", name, text);
-	return strtoull(at + strlen(begin), NULL, 10);
-}
-
-static void
-fsck(struct rkv_client *client, char text[FSCK_LEN])
-{
-	text[0] = '\n';
-	assert_int_equal(rkv_server_fsck(client, text + 1, FSCK_LEN - 1, NULL, PROC_WAIT_MS),
-			 RKV_OK);
-	assert_int_equal(line_of(text, "sum_bytes"), line_of(text, "pool_bytes"));
-	assert_int_equal(line_of(text, "clean"), 1);
-}
-
-/* Behind the last client, once the scrubber has found nothing more. */
-static void
-nothing_is_lost(struct rkv_client *client, uint64_t n_live)
-{
-	char text[FSCK_LEN];
-	assert_true(load_await_counter(client, "sessions", 0, 0, PROC_WAIT_MS));
-	assert_true(load_await_counter(client, "sessions_ending", 0, 0, PROC_WAIT_MS));
-	assert_true(load_await_counter(client, "scrub_idle", 1, 1, SCRUB_MS));
-	fsck(client, text);
-	assert_int_equal(line_of(text, "garbage_bytes"), 0);
-	assert_int_equal(line_of(text, "tentative_bytes"), 0);
-	assert_int_equal(line_of(text, "words_tentative"), 0);
-	assert_int_equal(line_of(text, "live_blocks"), n_live);
-	assert_int_equal(line_of(text, "words_committed"), n_live);
-	printf("# scrubber: %" PRIu64 " passes, %" PRIu64 " hurried, %" PRIu64 " kills, %" PRIu64
-	       " blocks, %" PRIu64 " bytes\n",
-	       load_counter(client, "scrub_passes"), load_counter(client, "scrub_hurried"),
-	       load_counter(client, "scrub_kills"), load_counter(client, "scrub_blocks"),
-	       load_counter(client, "scrub_bytes"));
-}
-
 static void
 known_text(unsigned i, char ret_key[16], char ret_value[32])
 {
@@ -221,7 +178,7 @@ look_at_what_is_left(void)
 	struct rkv_client *client = open_client(&session);
 	uint64_t n_live = all_is_right(session);
 	rkv_session_close(session);
-	nothing_is_lost(client, n_live);
+	account_settles(client, n_live);
 	uint64_t n_blocks = load_counter(client, "scrub_blocks");
 	rkv_close(client);
 	return n_blocks;
@@ -291,7 +248,7 @@ put_with_ttl(struct rkv_session *session, const char *key, uint32_t ttl_s)
 static void
 what_has_expired_is_swept(void **state)
 {
-	char text[FSCK_LEN], got[8];
+	char text[ACCOUNT_TEXT_MAX], got[8];
 	struct rkv_session *session;
 	struct rkv_client *client = open_client(&session);
 	(void)state;
@@ -301,8 +258,8 @@ what_has_expired_is_swept(void **state)
 	put_with_ttl(session, "never", 0);
 	assert_int_equal(rkv_touch(session, "soon, touched", 13, 1000, NULL), RKV_OK);
 	assert_true(load_await_counter(client, "expired_values", 1, 1, PROC_WAIT_MS));
-	fsck(client, text);
-	assert_int_equal(line_of(text, "live_blocks"), 3);
+	account_fsck(client, text);
+	assert_int_equal(account_line(text, "live_blocks"), 3);
 	assert_int_equal(rkv_get(session, "soon", 4, got, 8, NULL), RKV_NOT_FOUND);
 	assert_int_equal(rkv_get(session, "soon, touched", 13, got, 8, NULL), RKV_OK);
 	assert_int_equal(rkv_get(session, "later", 5, got, 8, NULL), RKV_OK);
@@ -312,7 +269,7 @@ what_has_expired_is_swept(void **state)
 	put_with_ttl(session, "last", 1);
 	rkv_session_close(session);
 	assert_true(load_await_counter(client, "expired_values", 2, 2, PROC_WAIT_MS));
-	nothing_is_lost(client, 4);
+	account_settles(client, 4);
 	rkv_close(client);
 }
 
