@@ -102,7 +102,10 @@ base_CFLAGS := -std=gnu11 -D_GNU_SOURCE -pthread -fPIC -fvisibility=hidden -ffun
 	-fdata-sections $(warnings) $(hardening) $(tiny_FLAGS_$(TINY)) $(libraries_CFLAGS)
 all_LDFLAGS = $(LDFLAGS) -pthread $(san_LDFLAGS) \
 	-Wl,-z,relro,-z,now -Wl,--as-needed -Wl,--gc-sections
-compile = $(CC) $(base_CFLAGS) $(includes) $(CFLAGS) $(CPPFLAGS) $($(notdir $*)_CFLAGS)
+# Of tests by their name alone, of others with their folder's: server/release_CFLAGS. (There is a
+# tests/sim/store.c, and a server/store.c.)
+own_CFLAGS = $($(if $(filter tests/%,$*),$(notdir $*),$*)_CFLAGS)
+compile = $(CC) $(base_CFLAGS) $(includes) $(CFLAGS) $(CPPFLAGS) $(own_CFLAGS)
 includes := -I. -Iclient/include
 link = $(CC) -pie $(all_LDFLAGS) -o $@
 

@@ -9,5 +9,5 @@ server_SRC += server/main.c server/options.c server/region.c server/sessions.c s
 	server/metrics.c server/exposition.c server/exporter.c server/check.c server/notify.c \
 	server/release.c \
 	server/records.c server/loader.c server/restore.c server/writer.c server/snapshot.c
-release_CFLAGS = -DRELEASE='"$(version)"'
+server/release_CFLAGS = -DRELEASE='"$(version)"'
 $(O)/obj/server/release.o: client/include/rkv.h
