@@ -21,7 +21,7 @@
  *
  * Draining: a chunk with nothing in use becomes FREE only when the stamp of that moment has passed;
  * until then whoever wants memory is told ERR_AGAIN, not ERR_NO_SPACE. What other sessions drain,
- * the server knows (WIRE_STAMP_CHUNKS_COMING).
+ * the server knows (WIRE_STAMP_CHUNKS_COMING), and what they could, a little later.
  */
 #include "client/alloc.h"
 
@@ -39,6 +39,8 @@
 #define PLENTY_BLOCKS 4096u
 #define PLENTY_BYTES (UINT64_C(8) << 20)
 #define FOREIGN_PAUSE_NS INT64_C(1000000000) /* between two looks at other classes' chunks */
+/* Within this others have been asked for chunks, have looked, and have said what they drain. */
+#define PATIENCE_STAMPS (3000u / LIMIT_STAMP_MS)
 
 enum block_state { BLOCK_FREE = 0, BLOCK_USED = 1, BLOCK_RESTING = 2, BLOCK_WAITING = 3 };
 
@@ -831,6 +833,18 @@ post_window(struct rkv_session *s)
 	return true;
 }
 
+/* Is a chunk in the window another living session's? */
+static bool
+others_are_in_window(const struct rkv_session *s)
+{
+	const uint64_t *desc = (const uint64_t *)(const void *)s->alloc.window;
+	for (uint32_t i = 0; i < s->alloc.find_len; i++)
+		if (chunk_state(desc[i]) == CHUNK_OWNED &&
+		    chunk_owner(desc[i]) != s->link.session_slot)
+			return true;
+	return false;
+}
+
 static void
 found(struct rkv_session *s)
 {
@@ -840,6 +854,7 @@ found(struct rkv_session *s)
 	if (i == a->find_len && !free_is_for_others(s))
 		i = pick_desc(s, CHUNK_FREE);
 	if (i == a->find_len) {
+		a->sees_others = a->sees_others || others_are_in_window(s);
 		a->find_first += a->find_len;
 		job_go_on(s);
 		return;
@@ -1067,14 +1082,21 @@ class_rests(const struct alloc *a)
 }
 
 /*
- * May others' chunks become free, as they drain, or as their sessions have died? While the server
- * has not said that chunks are short, it has not asked anybody for them yet.
+ * May others' chunks become free, as they drain, or as their sessions have died? For a while also
+ * those that others do not yet know to be empty: they look when chunks run short.
  */
 static bool
-others_may_give(const struct rkv_session *s)
+others_may_give(struct rkv_session *s)
 {
-	uint32_t flags = atomic_load_explicit(&s->client->stamps.flags, memory_order_relaxed);
-	return !(flags & WIRE_STAMP_CHUNKS_SHORT) || flags & WIRE_STAMP_CHUNKS_COMING;
+	struct alloc *a = &s->alloc;
+	struct stamps *st = &s->client->stamps;
+	uint64_t newest = atomic_load_explicit(&st->newest, memory_order_relaxed);
+	uint64_t *since = &a->lacking_since[a->class_id];
+	if (*since == 0 || *since > newest)
+		*since = newest;
+	return (atomic_load_explicit(&st->flags, memory_order_relaxed) &
+		WIRE_STAMP_CHUNKS_COMING) ||
+	       (a->sees_others && newest - *since < PATIENCE_STAMPS);
 }
 
 /*
@@ -1085,7 +1107,7 @@ static int
 verdict(struct rkv_session *s)
 {
 	struct alloc *a = &s->alloc;
-	bool waits = a->n_draining != 0 || class_rests(a) || others_may_give(s);
+	bool waits = a->n_draining != 0 || class_rests(a);
 	for (uint32_t i = 0; i < a->n_own; i++) {
 		if (a->own[i]->class_id != a->class_id)
 			continue;
@@ -1093,7 +1115,7 @@ verdict(struct rkv_session *s)
 			return ERR_TIMEOUT;
 		waits |= a->own[i]->n_waiting != 0;
 	}
-	return waits ? ERR_AGAIN : ERR_NO_SPACE;
+	return waits || others_may_give(s) ? ERR_AGAIN : ERR_NO_SPACE;
 }
 
 static void
@@ -1129,6 +1151,7 @@ job_start(struct rkv_session *s, enum alloc_job job, enum alloc_stage stage, uin
 	a->start = s->published;
 	a->stage = stage;
 	a->at_hand = NULL;
+	a->sees_others = false;
 	look_at_clock(s);
 	job_go_on(s);
 }
@@ -1137,6 +1160,8 @@ static void
 job_end(struct rkv_session *s, int status)
 {
 	struct alloc *a = &s->alloc;
+	if (status == 0 && a->job == JOB_TAKE)
+		a->lacking_since[a->class_id] = 0;
 	a->job = JOB_NONE;
 	a->at_hand = NULL;
 	session_memory_found(s, status);

@@ -84,6 +84,7 @@ struct alloc {
 	uint64_t find_first;   /* first descriptor in the window */
 	uint64_t find_skip;    /* second pass: descriptors below it were looked at */
 	uint32_t find_len;     /* descriptors in the window */
+	bool sees_others;      /* other living sessions have chunks */
 	uint64_t claim_desc;   /* what the CAS expects */
 	uint64_t new_desc;     /* and what it puts */
 	int64_t foreign_ns;    /* when the last second pass ended */
@@ -95,6 +96,9 @@ struct alloc {
 	uint64_t *flush_old;  /* registered */
 	unsigned char *marks; /* registered: 256 bytes, marks[i] == i */
 	uint32_t key;
+
+	/* Stamp since which none of a class has been found, or 0. */
+	uint64_t lacking_since[LAYOUT_CLASSES_MAX];
 };
 
 #define ALLOC_WINDOW_MIN (UINT32_C(64) << 10) /* bytes; and never less than a chunk */

@@ -16,7 +16,7 @@
 #define SLICE_GROUPS_MAX (UINT64_C(1) << 16)
 #define TAKE_TRIES 16   /* nobody else may change such a descriptor; an adopter might once */
 #define INDEX_TICKS 64u /* an index pass takes so many ticks, if its slices allow */
-/* Clients look every second for chunks that they can give back, and say so in a keepalive. */
+/* Then a client has seen what has become of them: it looks through others' chunks every second. */
 #define COMING_STAMPS (3000u / LIMIT_STAMP_MS)
 
 void
@@ -34,14 +34,6 @@ static void
 expect_chunks(struct census *census)
 {
 	census->coming_until = census->sessions->newest + COMING_STAMPS;
-}
-
-/* A session that is alone knows itself what it drains. */
-static void
-expect_chunks_of_others(struct census *census)
-{
-	if (census->sessions->n_living > 1)
-		expect_chunks(census);
 }
 
 static bool
@@ -81,14 +73,11 @@ take_chunk(struct census *census, uint64_t off, uint64_t desc)
 static void
 end_chunk_pass(struct census *census)
 {
-	bool was_short = census_chunks_short(census);
 	memcpy(census->n_chunks, census->counting, sizeof(census->n_chunks));
 	memset(census->counting, 0, sizeof(census->counting));
 	memcpy(census->class_chunks, census->class_counting, sizeof(census->class_chunks));
 	memset(census->class_counting, 0, sizeof(census->class_counting));
 	census->next_chunk = 0;
-	if (!was_short && census_chunks_short(census))
-		expect_chunks_of_others(census);
 	if (census->failed)
 		return;
 	census->told = false;
@@ -191,8 +180,9 @@ census_chunks_short(const struct census *census)
 void
 census_told_of_draining(struct census *census, uint32_t n_draining)
 {
-	if (n_draining)
-		expect_chunks_of_others(census);
+	if (n_draining &&
+	    census->sessions->n_living > 1) /* one alone knows itself what it drains */
+		expect_chunks(census);
 }
 
 bool

@@ -58,8 +58,7 @@ void census_told_of_draining(struct census *census, uint32_t n_draining);
 
 /*
  * May chunks become FREE though nobody deletes anything, [WRAP]? So it is while sessions drain some
- * or are ending, and for some seconds behind that, or after free chunks have become few: until all
- * who live have been asked, have looked, and have said what they drain.
+ * or are ending, and for some seconds behind that.
  */
 bool census_chunks_coming(const struct census *census);
 

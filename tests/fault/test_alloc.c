@@ -27,10 +27,7 @@ open_small(uint64_t n_chunks)
 {
 	const struct world_shape shape = {
 		.n_groups = 8, .chunk_size = CHUNK_LEN, .n_chunks = n_chunks, .cache_bytes = 65536};
-	struct world *w = world_open(&shape);
-	/* Nobody else has chunks that might come. */
-	atomic_store(&w->client.stamps.flags, WIRE_STAMP_CHUNKS_SHORT);
-	return w;
+	return world_open(&shape);
 }
 
 static uint64_t *
@@ -339,7 +336,10 @@ test_verdicts(void **state)
 	world_close(w);
 }
 
-/* Others may have chunks that come: nobody was asked for them yet, or some are draining. */
+/*
+ * Others have chunks, and may give some back: for some seconds they are waited for, and for as long
+ * as the server knows of some that drain.
+ */
 static void
 test_others_may_give(void **state)
 {
@@ -347,14 +347,23 @@ test_others_may_give(void **state)
 	struct world *w = open_small(1);
 	struct rkv_session *s = world_session(w);
 	struct block_ref block;
+	uint64_t stamp = WORLD_STAMP + 3000 / LIMIT_STAMP_MS;
 	*desc_of(w, 0) = chunk_make(CHUNK_OWNED, 1, 7, 4);
+	assert_int_equal(take(s, 1, &block), ERR_AGAIN);
+	world_stamp(w, stamp - 1, WORLD_STAMP);
+	assert_int_equal(take(s, 1, &block), ERR_AGAIN);
+	assert_int_equal(take(s, PER_CHUNK, &block), ERR_AGAIN);
+	world_stamp(w, stamp, WORLD_STAMP);
 	assert_int_equal(take(s, 1, &block), ERR_NO_SPACE);
+	assert_int_equal(take(s, PER_CHUNK, &block), ERR_AGAIN); /* it is asked for since lately */
+	atomic_store(&w->client.stamps.flags, WIRE_STAMP_CHUNKS_COMING);
+	assert_int_equal(take(s, 1, &block), ERR_AGAIN);
 	atomic_store(&w->client.stamps.flags, 0);
-	assert_int_equal(take(s, 1, &block), ERR_AGAIN);
-	atomic_store(&w->client.stamps.flags, WIRE_STAMP_CHUNKS_SHORT | WIRE_STAMP_CHUNKS_COMING);
-	assert_int_equal(take(s, 1, &block), ERR_AGAIN);
-	atomic_store(&w->client.stamps.flags, WIRE_STAMP_CHUNKS_SHORT);
 	assert_int_equal(take(s, 1, &block), ERR_NO_SPACE);
+	*desc_of(w, 0) = 0;
+	for (unsigned i = 0; i < PER_CHUNK; i++)
+		block = must_take(s, 1);
+	assert_int_equal(take(s, 1, &block), ERR_NO_SPACE); /* nobody else has any */
 	world_close(w);
 }
 
