@@ -190,7 +190,8 @@ moves()
 	is 'and of all' "$(stat_of bytes_live)" $((64 + 1152))
 	is 'the same in kv-cli stats' "$(stat_of bytes_live_1152)" 1152
 	check 'free bytes of it: all other blocks of its chunk' wait_for 30 becomes \
-		'rkv_block_bytes{region="default",class="1152",state="free"}' $((65536 / 1152 * 1152 - 1152))
+		'rkv_block_bytes{region="default",class="1152",state="free"}' \
+		$((65536 / 1152 * 1152 - 1152))
 	is 'and of all' "$(stat_of bytes_free)" \
 		$(($(stat_of bytes_free_64) + $(stat_of bytes_free_1152)))
 	is 'no garbage' "$(stat_of bytes_garbage)" 0
@@ -200,7 +201,8 @@ moves()
 	check 'a value that is gone' wait_for 30 becomes \
 		'rkv_index_slots_used{region="default"}' 1
 	check 'whose block is free' wait_for 30 becomes \
-		'rkv_block_bytes{region="default",class="1152",state="free"}' $((65536 / 1152 * 1152))
+		'rkv_block_bytes{region="default",class="1152",state="free"}' \
+		$((65536 / 1152 * 1152))
 	is 'how old that count is' "$(($(stat_of blocks_age_ms) < 60000))" 1
 	is 'sessions' "$(series 'rkv_sessions_over_total{region="default",how="left"}')" 3
 }

@@ -7,5 +7,6 @@
 . tests/vm/vm.sh
 
 vm_test one_device tests/fabric/test_verbs_device tests/proc/test_mixed tests/proc/test_kill \
-	tests/proc/test_restart tests/proc/test_scrub tests/proc/test_uninvited tests/proc/test_evict
+	tests/proc/test_restart tests/proc/test_scrub \
+	tests/proc/test_uninvited tests/proc/test_evict
 finish
