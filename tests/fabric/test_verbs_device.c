@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The verbs fabric on a real RDMA device: the conformance suite, the loop-back endpoint, and peers
- * that end. Which device: RKV_VERBS_ADDRESS, else the first. Without one it is skipped. (An emulated
- * processor takes its time: timeout: 600)
+ * that end. Which device: RKV_VERBS_ADDRESS, else the first. Without one it is skipped. (On an
+ * emulated processor that takes its time: timeout: 600)
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -75,7 +75,7 @@ serving_begin(void)
 	TAILQ_INIT(&s->loop.ops);
 	s->loop.sent = remember;
 	for (unsigned i = 0; i < SERVING_CONNS_MAX; i++) {
-		s->conn[i].fd = -1;
+		s->conn[i].fd = SERVING_NEVER;
 		s->conn[i].n_sent = 0;
 	}
 	fuzz_must(service_create(&setup, &s->service) == 0);
@@ -86,7 +86,7 @@ void
 serving_end(struct serving *s)
 {
 	for (unsigned i = 0; i < SERVING_CONNS_MAX; i++) {
-		if (s->conn[i].fd < 0)
+		if (s->conn[i].fd == SERVING_NEVER)
 			continue;
 		fuzz_loop_hang_up(&s->loop, s->conn[i].fd);
 		close(s->conn[i].peer);
@@ -99,9 +99,13 @@ serving_connect(struct serving *s, unsigned number, struct loop_listener *listen
 {
 	struct serving_conn *conn = &s->conn[number % SERVING_CONNS_MAX];
 	int fds[2];
-	if (conn->fd >= 0)
+	if (conn->fd != SERVING_NEVER)
 		return conn;
 	fuzz_must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+	/* Who had this number was closed by the server: what is said there now is another's. */
+	for (unsigned i = 0; i < SERVING_CONNS_MAX; i++)
+		if (s->conn[i].fd == fds[0])
+			s->conn[i].fd = SERVING_GONE;
 	conn->fd = fds[0];
 	conn->peer = fds[1];
 	listener->accepted(listener, conn->fd);

@@ -11,10 +11,12 @@
 #include "tests/fuzz/loop.h"
 
 #define SERVING_CONNS_MAX 3u
+#define SERVING_NEVER (-1)
+#define SERVING_GONE (-2)
 #define SERVING_SENT_MAX 65536u
 
 struct serving_conn {
-	int fd;   /* the server's end; -1: never opened */
+	int fd;   /* the server's end; SERVING_NEVER opened; SERVING_GONE: the server closed it */
 	int peer; /* ours, which is never read */
 	size_t n_sent;
 	unsigned char sent[SERVING_SENT_MAX]; /* to the peer: the first bytes */
