@@ -280,8 +280,10 @@ open_more_regions(struct program *p)
 		if (rc == 0)
 			rc = create_region(p, place);
 		if (rc)
-			log_line(&p->log, LOG_ERROR, "region %s could not be opened",
-				 place->options.region_name);
+			log_line(&p->log, LOG_ERROR,
+				 "region %s could not be opened: what --pool-size and --restore "
+				 "are for the first one, --region %s:SIZE:SNAPSHOT is for it",
+				 place->options.region_name, place->options.region_name);
 		else
 			log_line(&p->log, LOG_INFO, "region %s: pool %" PRIu64 " bytes",
 				 place->options.region_name, place->region.layout.region_len);

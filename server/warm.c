@@ -135,9 +135,10 @@ warm_judge(const struct pool_file *file, const struct options *options, enum war
 	}
 	if (options->restore[0]) {
 		snprintf(ret_reason, POOL_FILE_REASON_MAX,
-			 "%.250s holds a pool already, which --restore would overwrite: leave "
-			 "--restore out, or " FORMAT_REMEDY,
-			 file->path);
+			 "%.250s holds a pool already, which %s would overwrite: leave it out, "
+			 "or " FORMAT_REMEDY,
+			 file->path,
+			 options_are_of_more(options) ? "the snapshot of --region" : "--restore");
 		return ERR_INVALID;
 	}
 	*ret_kind = WARM_FORMER;

@@ -27,7 +27,7 @@ load_TESTS := tests/proc/test_cost tests/proc/test_mixed tests/proc/test_kill \
 load_EXTRA := tests/proc/load.c tests/proc/proc.c tests/sim/lin.c
 proc_TESTS += $(load_TESTS)
 # Ten thousands of blocks in turn: minutes under a sanitizer, and nothing that the others do not do.
-san_TESTS += $(filter-out tests/proc/test_churn tests/proc/test_space,$(load_TESTS))
+san_TESTS += $(filter-out tests/proc/test_churn,$(load_TESTS))
 slow_TESTS += tests/proc/test_space tests/proc/test_churn tests/proc/test_evict
 tiny_tags_TESTS += tests/proc/test_mixed tests/proc/test_space tests/proc/test_scrub
 tiny_hash_TESTS += tests/proc/test_mixed tests/proc/test_limits

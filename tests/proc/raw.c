@@ -160,6 +160,21 @@ raw_present(const struct server *server, const unsigned char token[WIRE_TOKEN_LE
 	return fd;
 }
 
+struct wire_tcp_hello
+raw_data_hello(const struct raw *raw, const struct raw_session *session)
+{
+	struct wire_tcp_hello hello = {
+		.header = {WIRE_TCP_MAGIC, WIRE_VERSION, WIRE_TCP_HELLO, sizeof(hello), 0},
+		.request = {.magic = WIRE_CM_MAGIC, .version = WIRE_VERSION},
+	};
+	memcpy(hello.request.token, raw->welcome.token, sizeof(hello.request.token));
+	if (session) {
+		hello.request.session_slot = session->slot;
+		hello.request.serial = session->serial;
+	}
+	return hello;
+}
+
 void
 raw_map(struct raw *raw)
 {

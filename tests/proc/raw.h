@@ -13,6 +13,7 @@
 #include "common/fabric.h"
 #include "proto/layout.h"
 #include "proto/wire.h"
+#include "proto/wire_tcp.h"
 #include "tests/proc/proc.h"
 
 struct raw {
@@ -52,6 +53,9 @@ void raw_map(struct raw *raw);
 
 /* Presents a token where the pool is handed out. Its descriptor, or -1: there is none for it. */
 int raw_present(const struct server *server, const unsigned char token[WIRE_TOKEN_LEN]);
+
+/* The hello of a data connection over tcp, of a session or, NULL, for a look. */
+struct wire_tcp_hello raw_data_hello(const struct raw *raw, const struct raw_session *session);
 
 /* A header for the next request. */
 struct wire_header raw_header(struct raw *raw, enum wire_type type, size_t len);

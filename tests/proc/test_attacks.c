@@ -25,7 +25,6 @@
 #include "common/clock.h"
 #include "common/err.h"
 #include "common/net.h"
-#include "proto/wire_tcp.h"
 #include "tests/fabric/sanitized.h"
 #include "tests/proc/bystander.h"
 
@@ -183,26 +182,11 @@ hear(int fd, void *bytes, size_t len)
 	return recv(fd, bytes, len, MSG_WAITALL) == (ssize_t)len;
 }
 
-static struct wire_tcp_hello
-data_hello(const struct raw *raw, const struct raw_session *session)
-{
-	struct wire_tcp_hello hello = {
-		.header = {WIRE_TCP_MAGIC, WIRE_VERSION, WIRE_TCP_HELLO, sizeof(hello), 0},
-		.request = {.magic = WIRE_CM_MAGIC, .version = WIRE_VERSION},
-	};
-	memcpy(hello.request.token, raw->welcome.token, sizeof(hello.request.token));
-	if (session) {
-		hello.request.session_slot = session->slot;
-		hello.request.serial = session->serial;
-	}
-	return hello;
-}
-
 /* A data connection of whoever came in over raw: its session's, or the one for a look. */
 static int
 open_data(const struct raw *raw, const struct raw_session *session, uint32_t *ret_r_key)
 {
-	struct wire_tcp_hello hello = data_hello(raw, session);
+	struct wire_tcp_hello hello = raw_data_hello(raw, session);
 	struct wire_tcp_accept accept;
 	int fd = connect_to(server->port);
 	assert_true(say(fd, &hello, sizeof(hello)));
@@ -378,7 +362,7 @@ one_byte_at_a_time_moves_no_deadline(void **state)
 	struct bystander *b = bystander();
 	uint64_t n_expired = raw_stat(&boss, "connections_expired");
 	come_in(&inside, "view", SECRET_VIEW);
-	struct wire_tcp_hello data = data_hello(&inside, NULL);
+	struct wire_tcp_hello data = raw_data_hello(&inside, NULL);
 	keepalive[0] = raw_header(&inside, WIRE_KEEPALIVE, LIMIT_MESSAGE_MAX);
 	login_begin(&proving, server, &hello, &said);
 	struct wire_proof proof = {.header = raw_header(&proving, WIRE_PROOF, sizeof(proof))};

@@ -24,7 +24,6 @@
 #include "common/err.h"
 #include "common/fabric_verbs_internal.h"
 #include "common/net.h"
-#include "proto/wire_tcp.h"
 #include "tests/proc/load.h"
 #include "tests/proc/login.h"
 
@@ -444,17 +443,7 @@ connect_data(struct data *data, const struct raw *token, const struct raw_sessio
 		struct wire_tcp_accept accept;
 		struct wire_tcp_reject reject;
 	} answer;
-	struct wire_tcp_hello hello = {
-		.header = {.magic = WIRE_TCP_MAGIC,
-			   .version = WIRE_VERSION,
-			   .type = WIRE_TCP_HELLO,
-			   .len = sizeof(hello)},
-		.request = {.magic = WIRE_CM_MAGIC,
-			    .version = WIRE_VERSION,
-			    .session_slot = session->slot,
-			    .serial = session->serial},
-	};
-	memcpy(hello.request.token, token->welcome.token, sizeof(hello.request.token));
+	struct wire_tcp_hello hello = raw_data_hello(token, session);
 	raw_open(&raw, server);
 	data->fd = raw.fd;
 	assert_true(raw_send(&raw, &hello, sizeof(hello)));
@@ -727,6 +716,7 @@ what_is_wrong_with_a_region_is_said(void **state)
 	no_start("a size from 1M to 256G", path, "a:1M", "b:1K", false);
 	no_start(":1: tenant red: the server has no region", path, "b:1M", "c:1M", true);
 	no_start("No such file", path, "a:1M", "b:1M:missing", true);
+	no_start("--region b:SIZE:SNAPSHOT is for it", path, "a:1M", "b:1M:missing", true);
 }
 
 static void
