@@ -24,17 +24,7 @@
 
 #include "common/err.h"
 #include "common/fabric.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define EXECUTE_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define EXECUTE_TSAN 1
-#endif
-#endif
-#ifndef EXECUTE_TSAN
-#define EXECUTE_TSAN 0
-#endif
+#include "common/tsan.h"
 
 /* Bytes: a combined bucket, whose slot words must not be torn. */
 #define EXECUTE_WORDS_MAX 128u
@@ -69,7 +59,7 @@ execute_write_words(unsigned char *remote, const unsigned char *local, size_t le
 	}
 }
 
-#if EXECUTE_TSAN
+#if TSAN
 /* Bytes at the unaligned edges of len bytes, before and behind the aligned words. */
 static inline size_t
 execute_edge_before(const unsigned char *remote, size_t len)

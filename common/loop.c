@@ -21,7 +21,6 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -30,6 +29,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
+#include "common/ring.h"
 
 #define ENTRIES 256
 #define CQES_MAX 64
@@ -50,56 +50,6 @@ struct loop {
 
 /* ---- Set-up ---- */
 
-int
-loop_setup_disabled(void)
-{
-	int value = -1;
-	FILE *file = fopen("/proc/sys/kernel/io_uring_disabled", "re");
-	if (!file)
-		return -1;
-	if (fscanf(file, "%d", &value) != 1)
-		value = -1;
-	fclose(file);
-	return value;
-}
-
-const char *
-loop_setup_remedy(int error, int disabled)
-{
-	switch (error) {
-	case EPERM:
-	case EACCES:
-		if (disabled > 0)
-			return "kernel.io_uring_disabled forbids it: sysctl "
-			       "kernel.io_uring_disabled=0 "
-			       "(or 1 and a group named by kernel.io_uring_group)";
-		return "a seccomp filter forbids it, as the default profile of containers does: "
-		       "run the "
-		       "container with a profile that allows io_uring_setup, io_uring_enter and "
-		       "io_uring_register (or --security-opt seccomp=unconfined); in a systemd "
-		       "unit "
-		       "add SystemCallFilter=@io-event";
-	case ENOSYS:
-		return "this kernel has no io_uring, or a seccomp filter hides it: Linux 5.7 or "
-		       "later "
-		       "with CONFIG_IO_URING is needed, and in a container a profile that allows "
-		       "io_uring_setup";
-	case ENOMEM:
-		return "no memory for the ring: kernels before 5.12 count it against locked "
-		       "memory, "
-		       "raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK= in a systemd unit), or give "
-		       "the "
-		       "cgroup more memory";
-	case EMFILE:
-	case ENFILE:
-		return "no file descriptor is left: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE= "
-		       "in a "
-		       "systemd unit) or fs.file-max";
-	default:
-		return "io_uring of Linux 5.7 or later is needed";
-	}
-}
-
 static int
 check_operations(struct loop *loop)
 {
@@ -107,8 +57,7 @@ check_operations(struct loop *loop)
 				     IORING_OP_TIMEOUT, IORING_OP_ASYNC_CANCEL, IORING_OP_WRITE,
 				     IORING_OP_FSYNC};
 	struct io_uring_probe *probe = io_uring_get_probe_ring(&loop->ring);
-	/* Without fast poll (5.7) each connection that is silent would hold a kernel thread. */
-	bool all = probe != NULL && (loop->ring.features & IORING_FEAT_FAST_POLL) != 0;
+	bool all = probe != NULL;
 	for (size_t i = 0; all && i < sizeof(needed) / sizeof(*needed); i++)
 		all = io_uring_opcode_supported(probe, needed[i]);
 	io_uring_free_probe(probe);
@@ -129,12 +78,14 @@ loop_create(const struct log *log, struct loop **ret_loop)
 	TAILQ_INIT(&loop->queued);
 	TAILQ_INIT(&loop->flying);
 	TAILQ_INIT(&loop->cancelling);
-	int error = -io_uring_queue_init(ENTRIES, &loop->ring, 0);
+	struct io_uring_params params = {0};
+	char reason[RING_REASON_MAX];
+	int error = ring_open(&loop->ring, ENTRIES, &params);
 	if (error) {
-		log_line(log, LOG_ERROR, "io_uring_setup: %s (errno %d): %s", strerror(error),
-			 error, loop_setup_remedy(error, loop_setup_disabled()));
 		free(loop);
-		return err_from_errno(error);
+		int rc = ring_refused(error, reason, sizeof(reason));
+		log_line(log, LOG_ERROR, "%s", reason);
+		return rc;
 	}
 	int rc = check_operations(loop);
 	if (rc) {
@@ -150,7 +101,7 @@ loop_destroy(struct loop *loop)
 {
 	if (!loop)
 		return;
-	io_uring_queue_exit(&loop->ring);
+	ring_close(&loop->ring);
 	free(loop);
 }
 

@@ -50,15 +50,6 @@ int loop_create(const struct log *log, struct loop **ret_loop);
 /* After loop_run returned, or never ran. NULL is nothing. */
 void loop_destroy(struct loop *loop);
 
-/*
- * The sentence for an errno of io_uring_setup: what may have refused it, and what to do. disabled
- * is kernel.io_uring_disabled, or -1 if this kernel has no such switch.
- */
-const char *loop_setup_remedy(int error, int disabled);
-
-/* Reads kernel.io_uring_disabled; -1 if there is none. */
-int loop_setup_disabled(void);
-
 /* Runs callbacks until loop_stop was called and no operation is under way. Failure: ERR_CONN. */
 int loop_run(struct loop *loop);
 

@@ -6,13 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/loop.h"
+#include "common/ring.h"
 
 #define RING_ENTRIES 4
 #define RETRIES 1000 /* of 1 ms, while the kernel has no memory for a request */
@@ -26,26 +25,15 @@ static int
 new_ring(struct io_uring *ring)
 {
 	/* Who waits for completions asks the kernel; older ones interrupt the thread besides. */
-	int error = -io_uring_queue_init(RING_ENTRIES, ring,
-					 IORING_SETUP_COOP_TASKRUN | TCP_SPIN_SETUP);
-	if (error == EINVAL)
-		error = -io_uring_queue_init(RING_ENTRIES, ring, 0);
-	if (error)
-		return error;
-	if (!(ring->features & IORING_FEAT_FAST_POLL)) {
-		io_uring_queue_exit(ring);
-		return ENOSYS;
+	struct io_uring_params params = {.flags = IORING_SETUP_COOP_TASKRUN | TCP_SPIN_SETUP};
+	int error = ring_open(ring, RING_ENTRIES, &params);
+	if (error == EINVAL) {
+		params = (struct io_uring_params){0};
+		error = ring_open(ring, RING_ENTRIES, &params);
 	}
-	(void)io_uring_ring_dontfork(ring); /* a child that inherits it does no harm */
-	return 0;
-}
-
-int
-tcp_link_refused(int error, char reason[TCP_REASON_MAX])
-{
-	snprintf(reason, TCP_REASON_MAX, "io_uring_setup: %s (errno %d): %s", strerror(error),
-		 error, loop_setup_remedy(error, loop_setup_disabled()));
-	return err_from_errno(error);
+	if (!error)
+		(void)io_uring_ring_dontfork(ring); /* a child that inherits it does no harm */
+	return error;
 }
 
 int
@@ -54,8 +42,8 @@ tcp_link_probe(char reason[TCP_REASON_MAX])
 	struct io_uring ring;
 	int error = new_ring(&ring);
 	if (error)
-		return tcp_link_refused(error, reason);
-	io_uring_queue_exit(&ring);
+		return ring_refused(error, reason, TCP_REASON_MAX);
+	ring_close(&ring);
 	return 0;
 }
 
@@ -65,7 +53,7 @@ tcp_link_open(struct tcp_link *link, char reason[TCP_REASON_MAX])
 	link->fd = -1;
 	int error = new_ring(&link->ring);
 	if (error)
-		return tcp_link_refused(error, reason);
+		return ring_refused(error, reason, TCP_REASON_MAX);
 	link->has_ring = true;
 	return 0;
 }
@@ -96,7 +84,7 @@ tcp_link_close(struct tcp_link *link)
 {
 	if (!link->has_ring)
 		return;
-	io_uring_queue_exit(&link->ring);
+	ring_close(&link->ring);
 	if (link->fd >= 0)
 		close(link->fd);
 }

@@ -48,9 +48,6 @@ struct tcp_transfer {
 	int received; /* the same; 0: the peer has hung up */
 };
 
-/* The failure that an errno of io_uring_setup is, and its sentence with cause and remedy. */
-int tcp_link_refused(int error, char reason[TCP_REASON_MAX]);
-
 /* Is there io_uring? Failures, with a sentence: ERR_PERM, ERR_NOMEM, ERR_CONN. */
 int tcp_link_probe(char reason[TCP_REASON_MAX]);
 

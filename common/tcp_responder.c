@@ -40,7 +40,7 @@
 
 #include "common/clock.h"
 #include "common/err.h"
-#include "common/tcp_link.h"
+#include "common/ring.h"
 #include "common/tcp_spin.h"
 
 #define ENTRIES 512u
@@ -610,14 +610,12 @@ open_ring(struct tcp_responder *r)
 			.flags = flags[i] | IORING_SETUP_CQSIZE,
 			.cq_entries = CQ_ENTRIES,
 		};
-		error = -io_uring_queue_init_params(ENTRIES, &r->ring, &params);
+		error = ring_open(&r->ring, ENTRIES, &params);
 	}
 	/* Linux 6.1: by then MSG_WAITALL makes a short send a failure, so that it is told. */
 	r->can_try = !error && (r->ring.flags & IORING_SETUP_DEFER_TASKRUN) != 0;
 	r->has_ring = error == 0;
-	if (!error && (r->ring.features & IORING_FEAT_FAST_POLL))
-		return 0;
-	return tcp_link_refused(error ? error : ENOSYS, r->reason);
+	return error ? ring_refused(error, r->reason, TCP_REASON_MAX) : 0;
 }
 
 /* Without them connections receive alone. */
@@ -656,7 +654,7 @@ responder_main(void *arg)
 	if (!rc)
 		serve(r);
 	if (r->has_ring)
-		io_uring_queue_exit(&r->ring);
+		ring_close(&r->ring);
 	return NULL;
 }
 

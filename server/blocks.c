@@ -3,6 +3,7 @@
 #include "server/blocks.h"
 
 #include "common/execute.h"
+#include "common/tsan.h"
 
 /* What is read of a block in any case: its header and its entry in the map. */
 #define LOOK_BYTES (BLOCK_HEADER_LEN + 24u)
@@ -16,7 +17,7 @@ static const unsigned char *
 body_at(const struct reach *reach, uint64_t off, uint64_t len)
 {
 	const unsigned char *body = reach_at(reach, off, len);
-#if EXECUTE_TSAN
+#if TSAN
 	static unsigned char copy[LIMIT_CHUNK_MAX];
 	execute_read_bulk(copy, body, len);
 	body = copy;

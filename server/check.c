@@ -22,6 +22,7 @@
 #include "common/err.h"
 #include "common/loop.h"
 #include "common/memory.h"
+#include "common/ring.h"
 #include "server/guard.h"
 #include "server/handout.h"
 #include "server/ports.h"
@@ -83,7 +84,7 @@ check_io_uring(struct check *check)
 	struct loop *loop = NULL;
 	struct utsname name = {0};
 	uname(&name);
-	int disabled = loop_setup_disabled();
+	int disabled = ring_disabled();
 	if (loop_create(&log, &loop))
 		say(check, FAIL, "io_uring", "Linux %s, kernel.io_uring_disabled %d: %s",
 		    name.release, disabled, line);

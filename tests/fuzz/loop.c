@@ -174,16 +174,3 @@ loop_fsync(struct loop *loop, struct loop_op *op, int fd, loop_done_fn done)
 {
 	start(loop, op, LOOP_FSYNC, fd, done);
 }
-
-const char *
-loop_setup_remedy(int error, int disabled)
-{
-	(void)error, (void)disabled;
-	return "";
-}
-
-int
-loop_setup_disabled(void)
-{
-	return -1;
-}

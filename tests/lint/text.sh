@@ -36,6 +36,13 @@ no_volatile()
 	done
 }
 
+# ThreadSanitizer is told there what it cannot see.
+rings_in_one_place()
+{
+	files '*.c' '*.h' | grep -v '^common/ring[.]c$' | tr '\n' '\0' |
+		xargs -0 -r grep -nHE 'io_uring_queue_(init|exit|mmap)[a-z_]*\('
+}
+
 holds "every file names its licence" licence
 catches "a file without licence" licence proto/a.h <<<'int a;'
 accepts "a file with licence" licence tests/a.sh <<<'# SPDX-License-Identifier: BSD-2-Clause'
@@ -53,5 +60,9 @@ holds "no volatile: _Atomic with an explicit order" no_volatile
 catches "a volatile" no_volatile proto/a.h <<<'volatile int a;'
 accepts "asm volatile" no_volatile proto/a.h <<<'void f(void) { __asm__ volatile("nop"); }'
 accepts "the word in a comment" no_volatile proto/a.h <<<'int a; /* volatile would not do */'
+
+holds "common/ring.c opens and closes all rings" rings_in_one_place
+catches "a ring opened elsewhere" rings_in_one_place server/a.c <<<'io_uring_queue_init(4, &r, 0);'
+accepts "the ring's own file" rings_in_one_place common/ring.c <<<'io_uring_queue_exit(&r);'
 
 finish

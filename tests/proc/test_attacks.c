@@ -296,6 +296,12 @@ struct slow {
 	bool is_over;
 };
 
+static struct slow
+slowly(int fd, const char *what, const void *bytes, size_t len)
+{
+	return (struct slow){.fd = fd, .what = what, .bytes = bytes, .len = len};
+}
+
 /* One byte more, unless the server has closed meanwhile. */
 static void
 go_on(struct slow *slow)
@@ -369,13 +375,15 @@ one_byte_at_a_time_moves_no_deadline(void **state)
 	int unix_fd;
 	assert_int_equal(net_unix_connect(server->socket, deadline, &unix_fd), 0);
 	struct slow slow[N] = {
-		[HELLO] = {connect_to(server->port), "a hello", &hello, sizeof(hello)},
-		[PROOF] = {proving.fd, "a proof", &proof, sizeof(proof)},
-		[TLS] = {connect_to(tls->port), "a TLS handshake", tls_hello, sizeof(tls_hello)},
-		[DATA_HELLO] = {connect_to(server->port), "a hello for data", &data, sizeof(data)},
-		[TOKEN] = {unix_fd, "a token", inside.welcome.token, WIRE_TOKEN_LEN},
-		[SCRAPE] = {connect_to(metrics_port()), "a scrape", request, sizeof(request)},
-		[MESSAGE] = {inside.fd, "a message", keepalive, sizeof(keepalive)},
+		[HELLO] = slowly(connect_to(server->port), "a hello", &hello, sizeof(hello)),
+		[PROOF] = slowly(proving.fd, "a proof", &proof, sizeof(proof)),
+		[TLS] = slowly(connect_to(tls->port), "a TLS handshake", tls_hello,
+			       sizeof(tls_hello)),
+		[DATA_HELLO] =
+			slowly(connect_to(server->port), "a hello for data", &data, sizeof(data)),
+		[TOKEN] = slowly(unix_fd, "a token", inside.welcome.token, WIRE_TOKEN_LEN),
+		[SCRAPE] = slowly(connect_to(metrics_port()), "a scrape", request, sizeof(request)),
+		[MESSAGE] = slowly(inside.fd, "a message", keepalive, sizeof(keepalive)),
 	};
 	unsigned n = SANITIZED ? MESSAGE : N; /* whose time is half a minute */
 	while (go_on_all(slow, n)) {

@@ -18,7 +18,8 @@ test_bench_trace_EXTRA := bench/trace.c bench/generator.c bench/shared.c bench/s
 unit_TESTS += tests/unit/test_err tests/unit/test_layout tests/unit/test_net tests/unit/test_slot \
 	tests/unit/test_wire
 san_TESTS += tests/unit/test_layout tests/unit/test_net
-unit_TESTS += tests/unit/test_tcp_spin
+unit_TESTS += tests/unit/test_ring tests/unit/test_tcp_spin
+san_TESTS += tests/unit/test_ring
 unit_TESTS += tests/unit/test_arena tests/unit/test_pool tests/unit/test_unlink tests/unit/test_fsck
 san_TESTS += tests/unit/test_fsck
 unit_TESTS += tests/unit/test_restore

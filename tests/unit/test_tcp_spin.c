@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "common/ring.h"
 #include "common/tcp_spin.h"
 
 static struct io_uring ring;
@@ -18,15 +19,16 @@ static struct io_uring ring;
 static int
 setup(void **state)
 {
+	struct io_uring_params params = {0};
 	(void)state;
-	return io_uring_queue_init(4, &ring, 0);
+	return ring_open(&ring, 4, &params);
 }
 
 static int
 teardown(void **state)
 {
 	(void)state;
-	io_uring_queue_exit(&ring);
+	ring_close(&ring);
 	return 0;
 }
 
