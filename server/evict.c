@@ -200,12 +200,24 @@ take_out(struct evict *e, uint64_t slot_off, uint64_t word)
 	return rc;
 }
 
+/* The pass under way counts what is there: has it counted this one? */
+static bool
+was_counted(const struct evict *e, uint64_t slot_off)
+{
+	uint64_t bucket_group = (slot_off - e->reach->layout->index_off) / LAYOUT_GROUP_LEN;
+	return bucket_group < e->next_bucket_group;
+}
+
 static void
 count_evicted(struct evict *e, const struct evict_candidate *c)
 {
 	struct evict_group *g = c->group == NO_GROUP ? NULL : &e->groups[c->group];
-	if (g)
+	bool counted = was_counted(e, c->slot_off);
+	e->n_values -= counted && e->n_values;
+	if (g) {
 		g->n_evicted++;
+		g->n_live -= counted && g->n_live;
+	}
 	if (g && g->n_lacking) {
 		g->n_lacking--;
 		e->n_lacking--;
@@ -399,21 +411,41 @@ count_words(const struct evict *e, uint64_t bucket_group)
 	return n;
 }
 
+/*
+ * Here and in evict_some a slice gets on however late it is: behind long pauses it would not come
+ * to anything, and a pass that has begun must not begin again.
+ */
 static void
 go_on_with_pass(struct evict *e, int64_t until_ns)
 {
 	uint64_t n_groups = e->reach->layout->n_groups;
 	if (e->next_bucket_group == 0)
 		begin_pass(e);
-	while (e->next_bucket_group < n_groups && clock_now_ns() < until_ns)
+	do {
 		for (unsigned i = 0; i < LOOKS_PER_CLOCK && e->next_bucket_group < n_groups; i++) {
 			if (e->is_quick)
 				e->n_values += count_words(e, e->next_bucket_group++);
 			else
 				count_values(e, e->next_bucket_group++);
 		}
+	} while (e->next_bucket_group < n_groups && clock_now_ns() < until_ns);
 	if (e->next_bucket_group == n_groups)
 		end_pass(e);
+}
+
+static void
+evict_some(struct evict *e, int64_t now_s, int64_t until_ns)
+{
+	bool more = true;
+	do {
+		for (unsigned i = 0; more && i < LOOKS_PER_CLOCK; i++) {
+			more = e->n_lacking || e->n_crowding;
+			if (more)
+				sample(e, now_s);
+			for (unsigned k = 0; more && k < EVICT_SHARE; k++)
+				more = evict_one(e);
+		}
+	} while (more && clock_now_ns() < until_ns);
 }
 
 unsigned
@@ -424,14 +456,7 @@ evict_tick(struct evict *e)
 	int64_t now_s = e->reach->calls->wall_s(e->reach->arg);
 	e->has_failed = false;
 	go_on_with_pass(e, now_ns + (until_ns - now_ns) / 2);
-	for (bool more = true; more && clock_now_ns() < until_ns;)
-		for (unsigned i = 0; more && i < LOOKS_PER_CLOCK; i++) {
-			more = e->n_lacking || e->n_crowding;
-			if (more)
-				sample(e, now_s);
-			for (unsigned k = 0; more && k < EVICT_SHARE; k++)
-				more = evict_one(e);
-		}
+	evict_some(e, now_s, until_ns);
 	if (e->has_failed)
 		return LIMIT_STAMP_MS;
 	if (e->n_lacking || e->n_crowding)

@@ -26,3 +26,4 @@ unit_TESTS += tests/unit/test_restore
 san_TESTS += tests/unit/test_restore
 unit_TESTS += tests/unit/test_evict_choice tests/unit/test_census
 san_TESTS += tests/unit/test_evict_choice tests/unit/test_census
+test_evict_choice_LDFLAGS := -Wl,--wrap=clock_gettime
