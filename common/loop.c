@@ -79,9 +79,9 @@ loop_create(const struct log *log, struct loop **ret_loop)
 	TAILQ_INIT(&loop->flying);
 	TAILQ_INIT(&loop->cancelling);
 	struct io_uring_params params = {0};
-	char reason[RING_REASON_MAX];
 	int error = ring_open(&loop->ring, ENTRIES, &params);
 	if (error) {
+		char reason[RING_REASON_MAX];
 		free(loop);
 		int rc = ring_refused(error, reason, sizeof(reason));
 		log_line(log, LOG_ERROR, "%s", reason);

@@ -37,7 +37,7 @@ struct evict_candidate {
 
 struct evict_group {
 	uint32_t n_blocks; /* of its chunks */
-	uint32_t n_live;   /* counted by the pass under way */
+	uint32_t n_live;   /* counted by the pass under way, without what went behind it */
 	uint32_t n_free;   /* at the end of the last pass */
 	uint32_t n_lacking;
 	uint32_t n_evicted; /* since the pass began */
@@ -61,7 +61,7 @@ struct evict {
 	uint32_t *formerly_active; /* and of the one before */
 	uint32_t n_active;
 	uint64_t next_bucket_group; /* of the pass under way */
-	uint64_t n_values;          /* seen by it */
+	uint64_t n_values;          /* seen by it, without what went behind it */
 	uint64_t n_free_chunks;     /* when it began */
 	bool is_quick;              /* it counts values only */
 	bool is_near;               /* the pool is short, or not far from it */

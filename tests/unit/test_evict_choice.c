@@ -178,7 +178,7 @@ run(struct fixture *f, uint64_t n_passes)
 		evict_tick(&f->evict);
 		/* Nothing is tried twice, but a candidate whose chunk was emptied meanwhile. */
 		assert_true(f->n_lost == 0 || f->evict.n_condemned > 0);
-		if (f->evict.n_passes >= n_passes && f->evict.n_lacking == 0)
+		if (f->evict.n_passes >= n_passes && !f->evict.n_lacking && !f->evict.n_crowding)
 			return;
 	}
 	fail_msg("it does not end");
@@ -253,6 +253,21 @@ a_cold_chunk_is_emptied(void **state)
 	assert_int_equal(f->n_foreign, f->n_blocks);
 }
 
+/* An eighth of the slots is to be empty, and no more goes: whosever it is, with chunks to spare. */
+static void
+a_crowded_index_is_thinned_out(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t n_slots = f->layout.n_groups * LAYOUT_GROUP_SLOTS;
+	for (uint64_t i = 0; i < n_slots; i++)
+		*word_at(f, layout_slot_off(&f->layout, i)) =
+			slot_make(layout_chunk_off(&f->layout, 1) + i % f->n_blocks * LIMIT_GRANULE,
+				  1, 1, i % 1024, SLOT_COMMITTED);
+	*word_at(f, layout_desc_off(&f->layout, 2)) = 0;
+	run(f, 4);
+	assert_int_equal(f->evict.n_evicted, n_slots / 8);
+}
+
 /* Each failure may take a second: there is one in a slice, and the next slice is not at once. */
 static void
 a_region_out_of_reach_is_tried_again(void **state)
@@ -285,6 +300,7 @@ main(void)
 		TEST(nothing_goes_while_chunks_are_free),
 		TEST(a_hint_does_not_come_round),
 		TEST(a_cold_chunk_is_emptied),
+		TEST(a_crowded_index_is_thinned_out),
 		TEST(a_region_out_of_reach_is_tried_again),
 	};
 	static const unsigned pauses[] = {0, 1, 2, 3, 5, 7, 16, 61};
