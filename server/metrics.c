@@ -243,7 +243,7 @@ show_scrubber(const struct visit *v)
 	const struct metric metrics[] = {
 		{"scrub_rate_mib", "rkv_scrub_rate_mib", NULL, G, 0, v->store->scrub_rate,
 		 "MiB that the scrubber looks through a second; 0: it is off."},
-		{"scrub_idle", "rkv_scrub_idle", NULL, G, 0, scrub->is_idle,
+		{"scrub_idle", "rkv_scrub_idle", NULL, G, 0, store_scrub_is_idle(v->store),
 		 "1 when a pass that began after the last session had ended found nothing to "
 		 "mend."},
 		{"scrub_passes", "rkv_scrub_passes_total", "of=\"all\"", C, 0, counts->n_passes,

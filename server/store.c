@@ -22,6 +22,19 @@ store_end_session(struct store *store, struct session *session, bool in_order)
 
 /* ---- Time ---- */
 
+/* What the scrubber is told: so many times has a session ended or lost its connection. */
+static uint64_t
+count_ended(const struct store *store)
+{
+	return store->sessions.n_left + store->sessions.n_died + store->n_relinked;
+}
+
+bool
+store_scrub_is_idle(const struct store *store)
+{
+	return store->scrub.is_idle && store->scrub.n_ended == count_ended(store);
+}
+
 /* The scrubber's share of a tick; for the dead it is faster than its rate. */
 static void
 scrub(struct store *store)
@@ -32,7 +45,7 @@ scrub(struct store *store)
 		return;
 	/* Those of earlier lives of the region count as one that has died. */
 	scrub_told(&store->scrub, sessions->n_died + (store->region->n_lives > 1),
-		   sessions->n_left + sessions->n_died + store->n_relinked);
+		   count_ended(store));
 	if (scrub_is_hurried(&store->scrub) && bytes < SCRUB_HURRIED_BYTES)
 		bytes = SCRUB_HURRIED_BYTES;
 	if (scrub_is_wanted(&store->scrub, sessions->n_living + sessions->n_ending != 0))

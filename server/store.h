@@ -61,6 +61,9 @@ void store_start(struct store *store);
 /* Each LIMIT_STAMP_MS: a new stamp, and a slice of the upkeep. */
 void store_tick(struct store *store, int64_t now_ns);
 
+/* Has a pass that began after the last session had ended found nothing to mend? As of now. */
+bool store_scrub_is_idle(const struct store *store);
+
 /* Cuts a session off and ends it, [DEAD]; in_order: by LEAVE. Then service_settle its client. */
 void store_end_session(struct store *store, struct session *session, bool in_order);
 
