@@ -20,7 +20,7 @@ serve(void *arg)
 	struct shm_server *server = arg;
 	for (;;) {
 		unsigned char token[SHM_REQUEST_LEN];
-		int fd = accept(server->listen_fd, NULL, NULL);
+		int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			return NULL; /* shut down */
 		if (recv(fd, token, sizeof(token), MSG_WAITALL) == (ssize_t)sizeof(token) &&

@@ -289,7 +289,7 @@ serve(void *arg)
 {
 	struct fake *fake = arg;
 	int fd;
-	while ((fd = accept(fake->listen_fd, NULL, NULL)) >= 0) {
+	while ((fd = accept4(fake->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
 		pthread_mutex_lock(&fake->mutex);
 		fake->fd = fd;
 		fake->n_connections++;

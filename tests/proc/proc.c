@@ -231,12 +231,13 @@ proc_free_port(void)
 	struct sockaddr_in addr = {.sin_family = AF_INET,
 				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof(addr);
+	const int on = 1;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&addr, len) < 0 ||
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    bind(fd, (struct sockaddr *)&addr, len) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
 		fail_msg("no free port: %s", strerror(errno));
-	close(fd);
-	return ntohs(addr.sin_port);
+	return ntohs(addr.sin_port); /* and fd stays open */
 }
 
 /* ---- A server ---- */

@@ -64,7 +64,11 @@ void proc_kill(struct proc *proc);
 /* proc_kill, and frees. NULL is nothing. */
 void proc_free(struct proc *proc);
 
-/* A TCP port of 127.0.0.1 that nobody listened on a moment ago. */
+/*
+ * A TCP port of 127.0.0.1 on which nobody listens. This process holds it until it ends, bound: the
+ * kernel gives it to nobody else, and who sets SO_REUSEADDR may listen there, as kv-server does,
+ * also once more.
+ */
 uint16_t proc_free_port(void);
 
 /* Sleeps a moment inside a loop that waits for something; false once the deadline has passed. */

@@ -9,26 +9,24 @@ LIMIT_100=800 # instructions for a value of 100 bytes
 command -v valgrind >/dev/null || skip_all "valgrind is not installed"
 start_server --pool-size 16M
 
-n_keys=0
-
-# counted VALUE_LEN N: instructions inside rkv_get of N calls
+# counted VALUE_LEN N TRY: instructions inside rkv_get of N calls
 counted()
 {
 	local key
-	n_keys=$((n_keys + 1))
-	key=$(printf 'key%05d%08d' "$2" "$RANDOM$n_keys")
+	key=$(printf 'key%05d%06d%02d' "$2" "$1" "$3") # one of its own
 	valgrind --tool=callgrind --collect-atstart=no --toggle-collect=rkv_get \
 		--callgrind-out-file="$DIR/callgrind" \
-		"$RKV_BUILD/tests/proc/warm_get" "$SERVER" "$1" "$2" "${key:0:16}" 2>&1 |
-		sed -n 's/.*Collected : *//p'
+		"$RKV_BUILD/tests/proc/warm_get" "$SERVER" "$1" "$2" "$key" \
+		>"$DIR/counted" 2>&1 || return 1
+	sed -n 's/.*Collected : *//p' "$DIR/counted"
 }
 
 # per_get VALUE_LEN. The smallest of three: a call may meet the control thread, and waits for it.
 per_get()
 {
-	local few many least=
-	for _ in 1 2 3; do
-		few=$(counted "$1" 100) && many=$(counted "$1" 10100)
+	local few many least='' try
+	for try in 1 2 3; do
+		few=$(counted "$1" 100 $try) && many=$(counted "$1" 10100 $try)
 		[ -n "$few" ] && [ -n "$many" ] || return 1
 		many=$(((many - few) / 10000))
 		[ -n "$least" ] && [ "$least" -le "$many" ] || least=$many

@@ -27,6 +27,7 @@
 #define N_CLIENTS 4u /* at a time */
 #define N_KEYS 32u
 #define N_KNOWN 64u
+#define TOUCHES_MAX 10u
 
 struct shared {
 	_Atomic bool stop;
@@ -245,31 +246,70 @@ put_with_ttl(struct rkv_session *session, const char *key, uint32_t ttl_s)
 	assert_int_equal(rkv_put(session, key, strlen(key), "value", 5, &options, NULL), RKV_OK);
 }
 
+/*
+ * Stores a value for a second, and touches it so that it stays. If a pause of the machine took that
+ * second it has expired: then once more, with another key. Returns how often.
+ */
+static unsigned
+put_and_touch(struct rkv_session *session, char ret_key[32])
+{
+	for (unsigned n_late = 0;; n_late++) {
+		int64_t begun = proc_deadline(0);
+		snprintf(ret_key, 32, "soon, touched %u", n_late);
+		put_with_ttl(session, ret_key, 1);
+		int rc = rkv_touch(session, ret_key, strlen(ret_key), 1000, NULL);
+		if (rc == RKV_OK)
+			return n_late;
+		assert_int_equal(rc, RKV_NOT_FOUND);
+		assert_true(proc_deadline(-500) >= begun && n_late < TOUCHES_MAX);
+	}
+}
+
 static void
 what_has_expired_is_swept(void **state)
 {
-	char text[ACCOUNT_TEXT_MAX], got[8];
+	char text[ACCOUNT_TEXT_MAX], got[8], touched[32];
 	struct rkv_session *session;
 	struct rkv_client *client = open_client(&session);
 	(void)state;
 	put_with_ttl(session, "soon", 1);
-	put_with_ttl(session, "soon, touched", 1);
+	unsigned n_expire = 1 + put_and_touch(session, touched);
 	put_with_ttl(session, "later", 1000);
 	put_with_ttl(session, "never", 0);
-	assert_int_equal(rkv_touch(session, "soon, touched", 13, 1000, NULL), RKV_OK);
-	assert_true(load_await_counter(client, "expired_values", 1, 1, PROC_WAIT_MS));
+	assert_true(load_await_counter(client, "expired_values", n_expire, n_expire, PROC_WAIT_MS));
 	account_fsck(client, text);
 	assert_int_equal(account_line(text, "live_blocks"), 3);
 	assert_int_equal(rkv_get(session, "soon", 4, got, 8, NULL), RKV_NOT_FOUND);
-	assert_int_equal(rkv_get(session, "soon, touched", 13, got, 8, NULL), RKV_OK);
+	assert_int_equal(rkv_get(session, touched, strlen(touched), got, 8, NULL), RKV_OK);
 	assert_int_equal(rkv_get(session, "later", 5, got, 8, NULL), RKV_OK);
 	assert_int_equal(rkv_add(session, "soon", 4, "again", 5, NULL, NULL), RKV_OK);
 	assert_int_equal(rkv_get(session, "soon", 4, got, 8, NULL), RKV_OK);
 	/* Also when nobody is there any more. */
 	put_with_ttl(session, "last", 1);
 	rkv_session_close(session);
-	assert_true(load_await_counter(client, "expired_values", 2, 2, PROC_WAIT_MS));
+	n_expire++;
+	assert_true(load_await_counter(client, "expired_values", n_expire, n_expire, PROC_WAIT_MS));
 	account_settles(client, 4);
+	rkv_close(client);
+}
+
+/* Not by the scrubber's last tick, which knows nothing of who has gone since. */
+static void
+idle_is_said_of_now(void **state)
+{
+	struct rkv_session *session;
+	struct rkv_client *client = open_client(&session);
+	(void)state;
+	for (unsigned i = 0; i < 10; i++) {
+		assert_true(load_await_counter(client, "scrub_idle", 1, 1, PROC_WAIT_MS));
+		uint64_t n_passes = load_counter(client, "scrub_passes");
+		rkv_session_close(session);
+		assert_true(load_await_counter(client, "sessions", 0, 0, PROC_WAIT_MS));
+		/* In this order: a pass may end between the two looks. */
+		bool is_idle = load_counter(client, "scrub_idle");
+		assert_true(!is_idle || load_counter(client, "scrub_passes") > n_passes);
+		assert_int_equal(rkv_session_open(client, &session), RKV_OK);
+	}
 	rkv_close(client);
 }
 
@@ -280,6 +320,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(killed_clients_leave_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_stopped_client_damages_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_has_expired_is_swept, setup, teardown),
+		cmocka_unit_test_setup_teardown(idle_is_said_of_now, setup, teardown),
 	};
 	return load_each_alone(tests, sizeof(tests) / sizeof(tests[0]), 20 * PROC_WAIT_MS);
 }

@@ -181,6 +181,7 @@ put_until_stopped(struct rkv_session *session, struct load *load)
 {
 	static unsigned char value[LOAD_VALUE_MAX];
 	bool inserts = stopper.place == BEFORE_INSERT || stopper.place == BEFORE_COMMIT;
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
 	for (unsigned i = 0; i < TRIES_MAX; i++) {
 		unsigned key = (unsigned)(load_random(&load->random) % N_SHARED);
 		uint32_t id = load_id(load->writer, ++load->serial);
@@ -193,7 +194,7 @@ put_until_stopped(struct rkv_session *session, struct load *load)
 		int rc = rkv_put(session, text, key_len, value, load_len(id), &options, NULL);
 		if (stopper.has_stopped)
 			return rc;
-		load_require(rc == RKV_OK || rc == RKV_AGAIN);
+		load_require(rc == RKV_OK || (rc == RKV_AGAIN && proc_pause(deadline)));
 	}
 	load_die(__FILE__, __LINE__, "no PUT comes to that place");
 }

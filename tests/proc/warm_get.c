@@ -11,6 +11,7 @@
 #include "client/include/rkv.h"
 
 #define KEY_LEN 16u
+#define TIMEOUT_MS 60000 /* under valgrind, on a busy machine */
 
 static int
 get_often(struct rkv_session *session, const char *key, char *buf, size_t len, int n)
@@ -34,8 +35,12 @@ main(int argc, char **argv)
 	char *buf = malloc(len);
 	struct rkv_client *client = NULL;
 	struct rkv_session *session = NULL;
+	struct rkv_options options;
 	int rc = 1;
-	if (!buf || rkv_open(argv[1], NULL, &client) || rkv_session_open(client, &session))
+	rkv_options_init(&options);
+	options.connect_timeout_ms = TIMEOUT_MS;
+	options.op_timeout_ms = TIMEOUT_MS;
+	if (!buf || rkv_open(argv[1], &options, &client) || rkv_session_open(client, &session))
 		goto out;
 	memset(buf, 'v', len);
 	if (rkv_put(session, key, KEY_LEN, buf, len, NULL, NULL))
