@@ -1079,7 +1079,7 @@ test_connection_lost(void **state)
 	fake_hang_up(&fake);
 	fake_await_connection(&fake, 2);
 	struct fake_record join = fake_record(&fake, WIRE_JOIN, 2);
-	assert_int_equal(join.connection, 2);
+	assert_true(join.connection >= 2);
 	assert_int_equal(join.serial, 100); /* the former one, of the same epoch */
 	await_link(session);
 	assert_int_equal(session->link.serial, 101);
@@ -1240,6 +1240,19 @@ test_closed_while_lost(void **state)
 	fake_stop(&fake);
 }
 
+/*
+ * The n-th JOIN, which came over a later connection than the one before: over the next, unless a
+ * pause took the time that an attempt to connect has.
+ */
+static struct fake_record
+join_of_later_connection(struct fake *fake, unsigned n)
+{
+	struct fake_record former = fake_record(fake, WIRE_JOIN, n - 1);
+	struct fake_record join = fake_record(fake, WIRE_JOIN, n);
+	assert_true(join.connection > former.connection);
+	return join;
+}
+
 /* The next connection; the last one, or this one, leaves JOINs unanswered or not. */
 static void
 next_connection(struct fake *fake, bool mute_join)
@@ -1267,8 +1280,7 @@ test_join_unanswered(void **state)
 	assert_int_not_equal(second, first);
 	for (unsigned n = 3; n <= 4; n++) {
 		next_connection(&fake, n < 4);
-		struct fake_record again = fake_record(&fake, WIRE_JOIN, n);
-		assert_int_equal(again.connection, n);
+		struct fake_record again = join_of_later_connection(&fake, n);
 		assert_int_equal(again.attempt, second);
 		assert_int_equal(again.serial, 100);
 	}
@@ -1293,8 +1305,7 @@ test_closed_while_joining(void **state)
 	uint32_t attempt = fake_record(&fake, WIRE_JOIN, 1).attempt;
 	for (unsigned n = 2; n <= 3; n++) { /* the first one's answer is lost again */
 		next_connection(&fake, n < 3);
-		struct fake_record again = fake_record(&fake, WIRE_JOIN, n);
-		assert_int_equal(again.connection, n);
+		struct fake_record again = join_of_later_connection(&fake, n);
 		assert_int_equal(again.attempt, attempt);
 		assert_int_equal(again.serial, 0);
 	}
@@ -1363,9 +1374,10 @@ test_reconnect_to_another_fabric(void **state)
 	fake_await_connection(&fake, 4);
 	set_greeting(&fake, NULL, 0);
 	await_pong(client);
+	/* Each attempt to which the server came in time. */
 	assert_int_equal(count_logged("come back with fabric verbs, and this client was opened "
 				      "with shm"),
-			 count_logged("cannot reconnect yet"));
+			 count_logged("cannot reconnect yet") - count_logged(" in time"));
 	assert_int_equal(count_logged("1 cannot reconnect yet"), 1);
 	rkv_close(client);
 	fake_stop(&fake);
