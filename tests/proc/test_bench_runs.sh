@@ -135,8 +135,20 @@ is "a process that dies is a failure" "$? $(grep -c 'has died' "$DIR/err")" "1 1
 
 # ---- Open loops ----
 
-check "an open loop that can be kept" report --run --workload b --records 1001 --rate 200 \
-	--operations 100 --threads 2
+# A machine that stands still for 10 ms at the end has not kept it: then it is tried again.
+kept_open_loop()
+{
+	local try
+	for try in {1..10}; do
+		report --run --workload b --records 1001 --rate 200 --operations 100 --threads 2 &&
+			return
+		[ "$(value hits) $(value errors)" = "100 0" ] &&
+			grep -q 'schedule of 200 operations/s was not kept' "$DIR/text" || break
+	done
+	echo "try $try:" && cat "$DIR/text"
+	return 1
+}
+check "an open loop that can be kept" kept_open_loop
 is "rate x time = operations" "$(sum) $(awk -v s="$(value wall_s)" 'BEGIN {
 	print (s >= 0.4999) ? "in no less than half a second" : s }')" \
 	"100 in no less than half a second"

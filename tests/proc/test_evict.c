@@ -259,6 +259,27 @@ test_hit_rate(void **state)
 	server = NULL;
 }
 
+/* As soon as the client has heard of a newer stamp, a GET takes one request more. */
+static void
+get_with_hint(struct rkv_session *session, const char *key)
+{
+	struct rkv_stats_values before, after;
+	int64_t deadline = proc_deadline(PROC_WAIT_MS);
+	char buf[64];
+	uint64_t n;
+	do {
+		assert_true(proc_pause(deadline));
+		rkv_stats(session, &before);
+		assert_int_equal(rkv_get(session, key, 1, buf, sizeof(buf), NULL), RKV_OK);
+		rkv_stats(session, &after);
+		n = after.op[RKV_OP_GET].n_requests - before.op[RKV_OP_GET].n_requests;
+		assert_int_equal(after.op[RKV_OP_GET].n_round_trips -
+					 before.op[RKV_OP_GET].n_round_trips,
+				 1);
+		assert_in_range(n, 2, 3);
+	} while (n == 2);
+}
+
 /* What a session costs with hints: no round trip more, and never a second signalled request. */
 static void
 test_cost(void **state)
@@ -297,13 +318,8 @@ test_cost(void **state)
 		without += n == 2;
 	}
 	assert_in_range(without, 1, 1000);
-	for (unsigned i = 0; i < 3; i++) {
-		usleep(4 * LIMIT_STAMP_MS * 1000);
-		uint64_t newest = load_counter(client, "stamp_newest");
-		assert_true(load_await_counter(client, "stamp_newest", newest + 2, UINT64_MAX,
-					       PROC_WAIT_MS));
-		COSTS(GET("a"), RKV_OK, RKV_OP_GET, 1, 3);
-	}
+	for (unsigned i = 0; i < 3; i++)
+		get_with_hint(session, "a");
 	COSTS(rkv_delete(session, "a", 1), RKV_OK, RKV_OP_DELETE, 1, 2);
 	rkv_session_close(session);
 	rkv_close(client);
@@ -391,7 +407,11 @@ fill_and_idle(void *arg)
 	load_require(rkv_open(shared->address, NULL, &client) == RKV_OK);
 	load_require(rkv_session_open(client, &session) == RKV_OK);
 	for (unsigned key = 0; key < 20000; key++) {
-		int rc = rkv_put(session, &key, sizeof(key), value, sizeof(value), NULL, NULL);
+		int64_t deadline = proc_deadline(PROC_WAIT_MS);
+		int rc;
+		do /* RKV_AGAIN: the server has evicted nothing for a quarter of a second */
+			rc = rkv_put(session, &key, sizeof(key), value, sizeof(value), NULL, NULL);
+		while (rc == RKV_AGAIN && proc_pause(deadline));
 		load_require(rc == RKV_OK);
 	}
 	atomic_store(&shared->n_counted, 1);

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -370,6 +371,15 @@ compare(const struct writer *w, int64_t from_ns, int64_t to_ns)
 	return n_changed;
 }
 
+static uint32_t
+n_written(const struct writer *writers)
+{
+	uint32_t n = 0;
+	for (unsigned i = 0; i < N_WRITERS; i++)
+		n += writers[i].n;
+	return n;
+}
+
 static bool
 have_all_written(struct writer *writers, uint32_t n)
 {
@@ -377,6 +387,23 @@ have_all_written(struct writer *writers, uint32_t n)
 		if (writers[i].n < n)
 			return false;
 	return true;
+}
+
+/* Where the machine stood still for most of that time it shows nothing: another one is taken. */
+static struct rkv_snapshot
+take_under_load(const struct writer *writers, int64_t *ret_from_ns, int64_t *ret_to_ns,
+		unsigned *ret_n_taken)
+{
+	struct rkv_snapshot s;
+	uint32_t n_before, n_after;
+	do {
+		*ret_from_ns = clock_now_ns();
+		n_before = n_written(writers);
+		s = take("under-load");
+		n_after = n_written(writers);
+		*ret_to_ns = clock_now_ns();
+	} while (++*ret_n_taken < 10 && n_after - n_before < 200);
+	return s;
 }
 
 static void
@@ -402,13 +429,13 @@ a_snapshot_under_load_holds_what_was_current_meanwhile(void **state)
 	put_stills();
 	while (!have_all_written(shared->writer, 300) && proc_pause(deadline))
 		;
-	int64_t from_ns = clock_now_ns();
-	struct rkv_snapshot s = take("under-load");
-	int64_t to_ns = clock_now_ns();
+	int64_t from_ns, to_ns;
+	unsigned n_taken = 0;
+	struct rkv_snapshot s = take_under_load(shared->writer, &from_ns, &to_ns, &n_taken);
 	atomic_store(&shared->stop, true);
 	for (unsigned i = 0; i < N_WRITERS; i++)
 		assert_int_equal(load_reap(pid[i], PROC_WAIT_MS), 0);
-	assert_int_equal(load_counter(client, "snapshots_done"), 1);
+	assert_int_equal(load_counter(client, "snapshots_done"), n_taken);
 	assert_int_equal(load_counter(client, "snapshot_bytes"), s.n_bytes);
 	assert_int_equal(load_counter(client, "snapshot_records"), s.n_records);
 	end();
@@ -534,6 +561,7 @@ what_is_asked_for_is_checked(void **state)
 	end();
 }
 
+/* The first server stands still until the second has been asked, however long that takes. */
 static void
 one_at_a_time(void **state)
 {
@@ -543,6 +571,7 @@ one_at_a_time(void **state)
 	put_stills();
 	uint32_t number = begin_snapshot("slow");
 	expect_not_begun("other", RKV_AGAIN, "slow");
+	proc_signal(server->proc, SIGSTOP);
 	struct server *second = server_start("--pool-size", "4M", "--snapshot-dir", dir, NULL);
 	struct rkv_client *of_second;
 	assert_int_equal(rkv_open(second->address, NULL, &of_second), RKV_OK);
@@ -550,6 +579,7 @@ one_at_a_time(void **state)
 	assert_non_null(strstr(s.reason, "another kv-server"));
 	rkv_close(of_second);
 	assert_int_equal(server_stop(second), 0);
+	proc_signal(server->proc, SIGCONT);
 	assert_int_equal(await(number).phase, RKV_SNAPSHOT_DONE);
 	end();
 }
@@ -592,6 +622,14 @@ periodic_snapshots_come_by_themselves(void **state)
 
 /* ---- What goes wrong ---- */
 
+/* More than a snapshot that is slowed down could write while the test goes on. */
+static void
+put_minutes_of_writing(void)
+{
+	for (unsigned i = 0; i < 400; i++)
+		put_patiently(i, 60000);
+}
+
 static void
 a_kill_leaves_the_old_file_whole(void **state)
 {
@@ -602,7 +640,7 @@ a_kill_leaves_the_old_file_whole(void **state)
 	put_stills();
 	take("kept");
 	uint64_t before = digest_of("kept");
-	put_patiently(1, 60000);
+	put_minutes_of_writing();
 	uint32_t number = begin_snapshot("kept");
 	do
 		assert_int_equal(rkv_snapshot_look(client, number, &s), RKV_OK);
@@ -626,7 +664,7 @@ a_stop_leaves_the_old_file_whole(void **state)
 {
 	(void)state;
 	begin("64K");
-	put_stills();
+	put_minutes_of_writing();
 	uint32_t number = begin_snapshot("stopped");
 	assert_true(number > 0);
 	end();
