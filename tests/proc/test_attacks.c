@@ -176,10 +176,17 @@ say(int fd, const void *bytes, size_t len)
 	return send(fd, bytes, len, MSG_NOSIGNAL) == (ssize_t)len;
 }
 
+/* A process that was stopped goes on with EINTR here, as its sockets have time limits. */
 static bool
 hear(int fd, void *bytes, size_t len)
 {
-	return recv(fd, bytes, len, MSG_WAITALL) == (ssize_t)len;
+	for (size_t n = 0; n < len;) {
+		ssize_t more = recv(fd, (char *)bytes + n, len - n, MSG_WAITALL);
+		if (more == 0 || (more < 0 && errno != EINTR))
+			return false;
+		n += more > 0 ? (size_t)more : 0;
+	}
+	return true;
 }
 
 /* A data connection of whoever came in over raw: its session's, or the one for a look. */
@@ -254,7 +261,7 @@ push(int fd)
 	while (!is_over && n_sent < GARBAGE_ONE) {
 		ssize_t n = send(fd, noise, sizeof(noise), MSG_NOSIGNAL);
 		n_sent += n > 0 ? (uint64_t)n : 0;
-		is_over = n < 0 && (errno != EAGAIN || has_closed(fd));
+		is_over = n < 0 && errno != EINTR && (errno != EAGAIN || has_closed(fd));
 		if (n < 0 && !is_over && clock_now_ns() > deadline)
 			fail_msg("the server neither reads nor closes");
 	}
