@@ -19,6 +19,7 @@ unit_TESTS += tests/unit/test_err tests/unit/test_layout tests/unit/test_net tes
 	tests/unit/test_wire
 san_TESTS += tests/unit/test_layout tests/unit/test_net
 unit_TESTS += tests/unit/test_ring tests/unit/test_tcp_spin
+test_tcp_spin_LDFLAGS := -Wl,--wrap=io_uring_submit_and_wait
 san_TESTS += tests/unit/test_ring
 unit_TESTS += tests/unit/test_arena tests/unit/test_pool tests/unit/test_unlink tests/unit/test_fsck
 san_TESTS += tests/unit/test_fsck
