@@ -141,8 +141,8 @@ static void
 set_options(const struct tcp_server *server, int fd)
 {
 	int one = 1, idle_s = SILENCE_S, n_probes = 3;
-	/* Later than the responder's own deadline, which it counts. */
-	unsigned user_ms = 3 * server->options.stall_ms;
+	/* Later than the responder's own deadline, which it counts, also if it is held up. */
+	unsigned user_ms = server->options.stall_ms + 2 * LIMIT_TCP_STALL_MS;
 	net_set_nodelay(fd);
 	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));

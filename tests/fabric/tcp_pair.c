@@ -16,7 +16,7 @@
 #define BACKLOG 1024
 #define LOOK_MS 20 /* how soon the thread sees that it shall stop */
 
-const struct tcp_options tcp_host_options = {.n_responders = 2, .stall_ms = 400};
+const struct tcp_options tcp_host_options = {.n_responders = 2, .stall_ms = LIMIT_TCP_STALL_MS};
 
 static int
 admit(void *arg, const struct wire_cm_request *request, struct tcp_peer *peer,

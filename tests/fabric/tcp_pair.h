@@ -32,7 +32,7 @@ struct tcp_host {
 	bool is_read_only; /* who is admitted from now on may only READ */
 };
 
-/* Short deadlines, so that tests of them are short; one thread. */
+/* As kv-server has them: a client that is held up for a while is not taken for one that stalls. */
 extern const struct tcp_options tcp_host_options;
 
 /* 0 or a failure. */

@@ -394,11 +394,12 @@ test_unreadable(void **state)
 	assert_int_equal(fab_post(pair.ep[0], &good, 1, &cookies[0]), 0);
 	assert_int_equal(fab_poll(pair.ep[0], &done, 1), 0);
 	assert_int_equal(fab_post(pair.ep[0], &bad, 1, &cookies[1]), 0);
-	for (int64_t end_ns = clock_now_ns() + 50 * CLOCK_NS_PER_MS; clock_now_ns() < end_ns;) {
+	int64_t end_ns = clock_now_ns() + 50 * CLOCK_NS_PER_MS;
+	do {
 		n_looks++;
 		assert_int_equal(fab_poll(pair.ep[0], &done, 1), 0);
 		fab_wait(pair.ep[0], end_ns);
-	}
+	} while (clock_now_ns() < end_ns);
 	assert_in_range(n_looks, 1, 20);
 	process_signal(&process, SIGCONT);
 	assert_true(conf_poll(pair.ep[0], &done));
