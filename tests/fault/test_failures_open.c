@@ -121,7 +121,7 @@ run_heal(const char *listen, unsigned nth, bool *ret_was_reached)
 	struct rkv_options options;
 	struct server *server = start_at(listen);
 	rkv_options_init(&options);
-	options.op_timeout_ms = 300;
+	options.op_timeout_ms = 2000;
 	options.depth = 8;
 	assert_int_equal(rkv_open(listen, &options, &client), RKV_OK);
 	assert_int_equal(rkv_session_open(client, &session), RKV_OK);

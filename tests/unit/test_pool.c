@@ -62,13 +62,13 @@ test_pool(void **state)
 
 /* ---- In a file ---- */
 
-#define FILE_PATH "/tmp/rkv-test-pool-file"
+static char file_path[64]; /* of this process: others may run the same test */
 
 static void
 open_file(struct pool_file *file, int want)
 {
 	char reason[POOL_FILE_REASON_MAX] = "";
-	int rc = pool_file_open(FILE_PATH, true, file, reason);
+	int rc = pool_file_open(file_path, true, file, reason);
 	if (rc != want)
 		fail_msg("%d: %s", rc, reason);
 	if (want)
@@ -93,10 +93,11 @@ test_file(void **state)
 	char bytes[8];
 	int fd;
 	(void)state;
-	unlink(FILE_PATH);
+	snprintf(file_path, sizeof(file_path), "/tmp/rkv-test-pool-file.%d", getpid());
+	unlink(file_path);
 	open_file(&file, 0);
 	pool_file_close(&file);
-	assert_int_equal(access(FILE_PATH, F_OK), -1); /* nothing was made of it */
+	assert_int_equal(access(file_path, F_OK), -1); /* nothing was made of it */
 	open_file(&file, 0);
 	assert_int_equal(file.len, 0);
 	open_file(&other, ERR_CONN);
@@ -126,7 +127,7 @@ test_file(void **state)
 	assert_int_equal(pool_file_take(&file, LEN, false, NULL, &pool), 0);
 	assert_memory_equal(pool_base(pool), "contents", 8);
 	pool_destroy(pool);
-	unlink(FILE_PATH);
+	unlink(file_path);
 }
 
 static void
