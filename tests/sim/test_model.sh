@@ -3,7 +3,7 @@
 # The models of tests/sim/promela, checked by spin: the rules as they are leave no error, in all
 # states of a small scope; with any one of them taken out (-D and its name) an assertion is
 # violated. `make model` shows the numbers of states. Searches are exhaustive: no bit state, and
-# one that meets its limit of memory or depth is a failure. timeout: 600
+# one that meets its limit of memory or depth is a failure. timeout: 1200
 . tests/lib.sh
 
 command -v spin >/dev/null || skip_all "spin is not installed"

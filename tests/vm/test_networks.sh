@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Two networks joined by a cable, in a virtual machine, whose kernel can also lose and delay
-# packets. (timeout: 1000)
+# packets. (timeout: 1500)
 . tests/lib.sh
 . tests/vm/vm.sh
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Over one Soft-RoCE device, in a virtual machine that counts instructions: costs in verbs, growth,
-# messages, rates, limits. (timeout: 1000)
+# messages, rates, limits. (timeout: 1500)
 . tests/lib.sh
 . tests/vm/vm.sh
 

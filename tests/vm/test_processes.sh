@@ -2,7 +2,7 @@
 #
 # Over one Soft-RoCE device, in a virtual machine with two processors: the fabric's conformance, and
 # processes that work together, that die, that are not invited, and that have too little memory.
-# kv-bench sees the public API only: that it runs over verbs, test_one_device shows. (timeout: 1000)
+# kv-bench sees the public API only: that it runs over verbs, test_one_device shows. (timeout: 1500)
 . tests/lib.sh
 . tests/vm/vm.sh
 

@@ -57,7 +57,7 @@ vm_payload()
 vm_boot()
 {
 	cat "$IMAGE/base.cpio" "$1" >"$DIR/root.cpio" || return 1
-	timeout "${RKV_VM_S:-950}" qemu-system-x86_64 "${VM_MACHINE[@]}" \
+	timeout "${RKV_VM_S:-1450}" qemu-system-x86_64 "${VM_MACHINE[@]}" \
 		-cpu max,-erms,-fsrm -m "$VM_MEMORY" -nic none -nodefaults \
 		-display none -no-reboot \
 		-serial "file:$DIR/console" -serial stdio \
