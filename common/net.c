@@ -243,6 +243,23 @@ net_wait(int fd, short events, int64_t deadline_ns)
 	}
 }
 
+int
+net_receive(int fd, void *bytes, size_t len, int64_t deadline_ns)
+{
+	for (size_t n_got = 0; n_got < len;) {
+		int rc = net_wait(fd, POLLIN, deadline_ns);
+		if (rc)
+			return rc;
+		ssize_t n = recv(fd, (char *)bytes + n_got, len - n_got, MSG_DONTWAIT);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (n <= 0)
+			return ERR_CONN;
+		n_got += (size_t)n;
+	}
+	return 0;
+}
+
 void
 net_set_nodelay(int fd)
 {

@@ -68,6 +68,12 @@ int net_peer(int fd, struct net_address *ret_peer);
 /* Waits for poll(2) events on fd. Failures: ERR_TIMEOUT, ERR_CONN. */
 int net_wait(int fd, short events, int64_t deadline_ns);
 
+/*
+ * Receives len bytes, whether the socket blocks or not, and also in a process that is stopped
+ * meanwhile. Failures: ERR_TIMEOUT; ERR_CONN (the other end has closed, too).
+ */
+int net_receive(int fd, void *bytes, size_t len, int64_t deadline_ns);
+
 struct net_listener {
 	int fd;
 	struct net_address bound;

@@ -2,8 +2,6 @@
 /* See tcp_hello.h. */
 #include "common/tcp_hello.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -35,20 +33,12 @@ fail(char reason[TCP_REASON_MAX], int code, const char *sentence)
 static int
 receive(int fd, void *bytes, size_t len, int64_t deadline_ns, char reason[TCP_REASON_MAX])
 {
-	for (size_t n_got = 0; n_got < len;) {
-		int rc = net_wait(fd, POLLIN, deadline_ns);
-		if (rc)
-			return fail(reason, rc,
-				    "connected, but the server did not answer the hello of the "
-				    "data connection in time");
-		ssize_t n = recv(fd, (char *)bytes + n_got, len - n_got, 0);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			continue;
-		if (n <= 0)
-			return fail(reason, ERR_CONN, "the server closed the data connection");
-		n_got += (size_t)n;
-	}
-	return 0;
+	int rc = net_receive(fd, bytes, len, deadline_ns);
+	if (rc == ERR_TIMEOUT)
+		return fail(reason, rc,
+			    "connected, but the server did not answer the hello of the data "
+			    "connection in time");
+	return rc ? fail(reason, rc, "the server closed the data connection") : 0;
 }
 
 /* Which answer a header begins; NULL: none of this protocol. */

@@ -25,7 +25,6 @@
 #include <sys/queue.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -35,8 +34,8 @@
 #include "proto/wire_tcp.h"
 
 #define REASON_LEN sizeof(((struct wire_cm_reject *)NULL)->reason)
-#define HELLO_S 5    /* that tcp_server_accept waits */
-#define SILENCE_S 15 /* before the kernel asks whether a peer is still there */
+#define HELLO_NS (5 * CLOCK_NS_PER_S) /* that tcp_server_accept waits */
+#define SILENCE_S 15                  /* before the kernel asks whether a peer is still there */
 
 struct tcp_peer {
 	struct tcp_conn conn; /* first */
@@ -249,30 +248,30 @@ tcp_server_take(struct tcp_server *server, int fd, const void *hello)
 	close(fd);
 }
 
-/* Waits for len bytes. */
+/* The first words of a connection, whole. */
 static bool
-receive(int fd, void *bytes, size_t len)
+receive_hello(int fd, unsigned char hello[WIRE_TCP_HELLO_MAX])
 {
-	return recv(fd, bytes, len, MSG_WAITALL) == (ssize_t)len;
+	const size_t header_len = sizeof(struct wire_tcp_header);
+	int64_t deadline_ns = clock_now_ns() + HELLO_NS;
+	if (net_receive(fd, hello, header_len, deadline_ns) != 0)
+		return false;
+	size_t len = tcp_server_measure(hello, header_len);
+	return len != 0 && len != SIZE_MAX &&
+	       net_receive(fd, hello + header_len, len - header_len, deadline_ns) == 0;
 }
 
 void
 tcp_server_accept(struct tcp_server *server, int listen_fd)
 {
 	unsigned char hello[WIRE_TCP_HELLO_MAX];
-	const size_t header_len = sizeof(struct wire_tcp_header);
-	const struct timeval limit = {.tv_sec = HELLO_S}, none = {0};
 	int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd < 0)
 		return;
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	size_t len = receive(fd, hello, header_len) ? tcp_server_measure(hello, header_len) : 0;
-	if (len == 0 || len == SIZE_MAX || !receive(fd, hello + header_len, len - header_len)) {
+	if (receive_hello(fd, hello))
+		tcp_server_take(server, fd, hello);
+	else
 		close(fd);
-		return;
-	}
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof(none));
-	tcp_server_take(server, fd, hello);
 }
 
 /* ---- Events ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Addresses as people write them; connecting and listening on the loop-back interface. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -259,6 +261,42 @@ test_wait(void **state)
 	close(fd);
 }
 
+static void
+on_alarm(int number)
+{
+	(void)number;
+}
+
+/* Whole or not at all; signals, as those that stop a process, do not end it. */
+static void
+test_receive(void **state)
+{
+	const struct itimerval often = {{.tv_usec = 1000}, {.tv_usec = 1000}}, never = {0};
+	const struct sigaction action = {.sa_handler = on_alarm}; /* no SA_RESTART */
+	struct sigaction former;
+	int fds[2];
+	char bytes[8];
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	assert_int_equal(net_receive(fds[0], bytes, 8, 0), ERR_TIMEOUT);
+	assert_int_equal(write(fds[1], "0123456789", 10), 10);
+	assert_int_equal(net_receive(fds[0], bytes, 8, in_ms(1000)), 0);
+	assert_memory_equal(bytes, "01234567", 8);
+	assert_int_equal(sigaction(SIGALRM, &action, &former), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+	int64_t deadline_ns = in_ms(20);
+	int rc = net_receive(fds[0], bytes, 8, deadline_ns);
+	int64_t end_ns = clock_now_ns();
+	assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+	assert_int_equal(sigaction(SIGALRM, &former, NULL), 0);
+	assert_int_equal(rc, ERR_TIMEOUT);
+	assert_true(end_ns >= deadline_ns);
+	assert_memory_equal(bytes, "89", 2);
+	close(fds[1]);
+	assert_int_equal(net_receive(fds[0], bytes, 8, in_ms(1000)), ERR_CONN);
+	close(fds[0]);
+}
+
 /* ---- Unix sockets, boot id ---- */
 
 static void
@@ -333,8 +371,8 @@ main(void)
 		cmocka_unit_test(test_parse_list),   cmocka_unit_test(test_tcp),
 		cmocka_unit_test(test_tcp_v6),       cmocka_unit_test(test_tcp_refused),
 		cmocka_unit_test(test_tcp_deadline), cmocka_unit_test(test_wait),
-		cmocka_unit_test(test_unix_address), cmocka_unit_test(test_boot_id),
-		cmocka_unit_test(test_copy_text),
+		cmocka_unit_test(test_receive),      cmocka_unit_test(test_unix_address),
+		cmocka_unit_test(test_boot_id),      cmocka_unit_test(test_copy_text),
 	};
 	return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }
