@@ -45,22 +45,6 @@
 
 static struct server *server;
 
-/*
- * An emulated RDMA device loses a connection when one processor of its machine is held up for a
- * quarter of a second and the other is not. Sessions heal; a change that was out may be in doubt.
- */
-static bool
-may_lose_links(void)
-{
-	return strcmp(server->fabric, "verbs") == 0;
-}
-
-static bool
-is_in_doubt(int rc)
-{
-	return rc == RKV_E_MAYBE && may_lose_links();
-}
-
 static int
 setup(void **state)
 {
@@ -117,17 +101,13 @@ work(void *arg)
 		.writer = worker->number,
 		.random = shared->round << 8 | worker->number,
 		.history = shared->history[worker->number].ops,
-		.may_fail = may_lose_links(),
 	};
-	struct rkv_stats_values stats;
 	load_require(rkv_session_open(worker->client, &load.session) == RKV_OK);
 	for (size_t n = 0; n < ROUND_OPS && !load.n_bad; n += BURST_OPS) {
 		load.depth = n / BURST_OPS % 2 ? 8 : 0;
 		load_mix(&load, BURST_OPS);
 		note_resting(load.session);
 	}
-	load_require(rkv_stats(load.session, &stats) == RKV_OK);
-	load_require(load.n_failed == 0 || stats.n_reconnects > 0);
 	rkv_session_close(load.session);
 	atomic_store(&shared->history[worker->number].n, load.n_history);
 	atomic_fetch_add(&shared->n_again, load.n_again);
@@ -250,11 +230,11 @@ test_mixed(void **state)
 static int
 increment(void *arg)
 {
-	_Atomic unsigned *n_in_doubt = arg;
 	struct rkv_client *client;
 	struct rkv_session *session;
 	struct rkv_item item;
 	uint64_t n;
+	(void)arg;
 	load_require(rkv_open(server->address, NULL, &client) == RKV_OK);
 	load_require(rkv_session_open(client, &session) == RKV_OK);
 	for (unsigned done = 0; done < N_INCREMENTS;) {
@@ -262,10 +242,8 @@ increment(void *arg)
 		load_require(item.value_len == sizeof(n));
 		n++;
 		int rc = rkv_cas(session, "counter", 7, &n, sizeof(n), item.version, NULL, NULL);
-		load_require(rc == RKV_OK || rc == RKV_MISMATCH || rc == RKV_AGAIN ||
-			     is_in_doubt(rc));
+		load_require(rc == RKV_OK || rc == RKV_MISMATCH || rc == RKV_AGAIN);
 		done += rc == RKV_OK;
-		atomic_fetch_add(n_in_doubt, is_in_doubt(rc));
 	}
 	rkv_close(client);
 	return 0;
@@ -295,21 +273,18 @@ test_increments(void **state)
 {
 	struct rkv_client *client;
 	struct rkv_session *session;
-	_Atomic unsigned *n_in_doubt = load_share(sizeof(*n_in_doubt));
 	pid_t pids[N_PROCESSES];
 	uint64_t n;
 	(void)state;
 	assert_int_equal(load_reap(load_fork(begin_at_zero, NULL), PROC_WAIT_MS), 0);
 	for (unsigned i = 0; i < N_PROCESSES; i++)
-		pids[i] = load_fork(increment, n_in_doubt);
+		pids[i] = load_fork(increment, NULL);
 	for (unsigned i = 0; i < N_PROCESSES; i++)
 		assert_int_equal(load_reap(pids[i], ROUND_WAIT_MS), 0);
 	connect_client(&client, &session);
 	assert_int_equal(rkv_get(session, "counter", 7, &n, sizeof(n), NULL), RKV_OK);
-	assert_in_range(n, N_PROCESSES * N_INCREMENTS,
-			N_PROCESSES * N_INCREMENTS + atomic_load(n_in_doubt));
+	assert_int_equal(n, N_PROCESSES * N_INCREMENTS);
 	rkv_close(client);
-	load_unshare(n_in_doubt, sizeof(*n_in_doubt));
 }
 
 /* ---- Many keys ---- */
@@ -346,34 +321,18 @@ typedef int store_fn(struct rkv_session *session, const void *key, size_t key_le
 		     const void *value, size_t value_len, const struct rkv_put_options *options,
 		     uint64_t *ret_version);
 
-/* Tries again while memory rests, as the caller of the tiny build has to, and what is in doubt. */
+/* Tries again while memory rests, as the caller of the tiny build has to. */
 static int
 store(store_fn *fn, struct rkv_session *session, unsigned key, unsigned life)
 {
 	char text[LOAD_KEY_TEXT], value[MANY_LEN];
 	size_t key_len = load_key(key, text), value_len = many_value(key, life, value);
 	int64_t deadline = proc_deadline(PROC_WAIT_MS);
-	bool was_in_doubt = false;
 	int rc;
-	do {
+	do
 		rc = fn(session, text, key_len, value, value_len, NULL, NULL);
-		was_in_doubt |= is_in_doubt(rc);
-	} while ((rc == RKV_AGAIN || is_in_doubt(rc)) && proc_pause(deadline));
-	return was_in_doubt && rc == RKV_EXISTS ? RKV_OK : rc;
-}
-
-static int
-delete_key(struct rkv_session *session, unsigned key)
-{
-	char text[LOAD_KEY_TEXT];
-	size_t key_len = load_key(key, text);
-	int64_t deadline = proc_deadline(PROC_WAIT_MS);
-	int rc = rkv_delete(session, text, key_len);
-	if (!is_in_doubt(rc))
-		return rc;
-	while (is_in_doubt(rc) && proc_pause(deadline))
-		rc = rkv_delete(session, text, key_len);
-	return rc == RKV_NOT_FOUND ? RKV_OK : rc;
+	while (rc == RKV_AGAIN && proc_pause(deadline));
+	return rc;
 }
 
 /* Life 1 for all; a third goes, a third has a second life, and all answer for themselves. */
@@ -382,6 +341,7 @@ test_many_keys(void **state)
 {
 	struct rkv_client *client;
 	struct rkv_session *session, *other;
+	char text[LOAD_KEY_TEXT];
 	(void)state;
 	connect_client(&client, &session);
 	assert_int_equal(rkv_session_open(client, &other), RKV_OK);
@@ -394,7 +354,8 @@ test_many_keys(void **state)
 	}
 	for (unsigned i = 0; i < MANY; i++) {
 		if (i % 3 == 0)
-			assert_int_equal(delete_key(session, 1000 + i), RKV_OK);
+			assert_int_equal(rkv_delete(session, text, load_key(1000 + i, text)),
+					 RKV_OK);
 		else if (i % 3 == 1)
 			assert_int_equal(store(rkv_put, session, 1000 + i, 2), RKV_OK);
 	}
