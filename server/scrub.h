@@ -83,7 +83,7 @@ struct scrub {
 	struct scrub_pass pass;
 	struct scrub_pass hurried;
 	bool wants_hurry;
-	bool is_idle;    /* a pass found nothing, and none is known to have ended since it began */
+	bool is_idle;    /* a pass found nothing, and no session is known to have ended since */
 	uint64_t n_died; /* as last told */
 	uint64_t n_ended;
 	uint64_t turn; /* bytes that the pass has looked at since the last hurried one */

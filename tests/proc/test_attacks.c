@@ -157,7 +157,6 @@ connect_to(uint16_t port)
 	struct raw raw;
 	raw_open(&raw, &at);
 	setsockopt(raw.fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	setsockopt(raw.fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	return raw.fd;
 }
 
@@ -176,17 +175,10 @@ say(int fd, const void *bytes, size_t len)
 	return send(fd, bytes, len, MSG_NOSIGNAL) == (ssize_t)len;
 }
 
-/* A process that was stopped goes on with EINTR here, as its sockets have time limits. */
 static bool
 hear(int fd, void *bytes, size_t len)
 {
-	for (size_t n = 0; n < len;) {
-		ssize_t more = recv(fd, (char *)bytes + n, len - n, MSG_WAITALL);
-		if (more == 0 || (more < 0 && errno != EINTR))
-			return false;
-		n += more > 0 ? (size_t)more : 0;
-	}
-	return true;
+	return net_receive(fd, bytes, len, proc_deadline(PROC_WAIT_MS)) == 0;
 }
 
 /* A data connection of whoever came in over raw: its session's, or the one for a look. */
